@@ -1,0 +1,1 @@
+//! The postroom client.

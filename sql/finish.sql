@@ -1,0 +1,4 @@
+-- Nothing is for PUBLIC. Comments tell psql users what each thing is.
+REVOKE ALL ON ALL TABLES IN SCHEMA postroom FROM PUBLIC;
+REVOKE ALL ON ALL SEQUENCES IN SCHEMA postroom FROM PUBLIC;
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA postroom FROM PUBLIC;

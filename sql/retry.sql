@@ -1,0 +1,95 @@
+-- Work that waits, returns in order, and is finally buried.
+
+-- One row per waiting stream of a lane. While it exists the stream is served from aside only.
+-- due: when it may be served; infinity is an operator's hold. suspect: its last delivery lapsed, so
+-- its head travels alone. streamless: the key is a message's own id, for people do use the first
+-- message's id as the id of a stream.
+CREATE TABLE postroom.hold (
+    queue text NOT NULL,
+    consumer_id text NOT NULL,
+    lane smallint NOT NULL,
+    stream_id uuid NOT NULL,
+    streamless boolean NOT NULL,
+    due timestamptz NOT NULL,
+    suspect boolean NOT NULL DEFAULT false,
+    reason text NOT NULL,
+    CONSTRAINT hold_pkey PRIMARY KEY (queue, consumer_id, lane, stream_id, streamless)
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+SELECT pg_catalog.pg_extension_config_dump('postroom.hold', 'WHERE due = ''infinity''');
+
+-- Claims read the holds of a lane that are due, oldest first, suspects apart from the rest.
+CREATE INDEX hold_due_idx ON postroom.hold (queue, consumer_id, lane, suspect, due);
+
+-- One narrow row per message passed over; the message itself stays in its table. Only the owner of
+-- the lane, in a claim, and whoever takes messages out of a claim, puts rows here.
+CREATE TABLE postroom.aside (
+    queue text NOT NULL,
+    consumer_id text NOT NULL,
+    lane smallint NOT NULL,
+    stream_id uuid NOT NULL,
+    streamless boolean NOT NULL,
+    sequence_order bigint NOT NULL,
+    CONSTRAINT aside_pkey PRIMARY KEY (queue, consumer_id, lane, stream_id, streamless, sequence_order)
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+
+-- The message as it was, and why it ended here. A dead letter is a row, never a comparison with
+-- today's settings. source, traceparent, tracestate and occurred_at are of inbox messages.
+CREATE TABLE postroom.dead_letter (
+    queue text NOT NULL,
+    consumer_id text NOT NULL,
+    message_id uuid NOT NULL,
+    sequence_order bigint NOT NULL,
+    stream_id uuid,
+    partition_number integer NOT NULL,
+    lane smallint,
+    destination text,
+    message_type text NOT NULL,
+    payload jsonb NOT NULL,
+    metadata jsonb,
+    scope jsonb,
+    is_event boolean NOT NULL,
+    correlation_id text,
+    causation_id text,
+    source text,
+    traceparent text,
+    tracestate text,
+    occurred_at timestamptz,
+    status integer NOT NULL,
+    attempts integer NOT NULL,
+    error text,
+    failure_reason smallint,
+    created_at timestamptz NOT NULL,
+    reason text NOT NULL,
+    buried_at timestamptz NOT NULL,
+    CONSTRAINT dead_letter_pkey PRIMARY KEY (queue, consumer_id, message_id)
+);
+SELECT pg_catalog.pg_extension_config_dump('postroom.dead_letter', '');
+
+-- Operators read the newest letters first.
+CREATE INDEX dead_letter_age_idx ON postroom.dead_letter (buried_at);
+
+-- Who replayed what and why; apart from dead_letter, so that replaying never erases it.
+CREATE TABLE postroom.replay_log (
+    replay_id bigint GENERATED ALWAYS AS IDENTITY,
+    queue text NOT NULL,
+    consumer_id text NOT NULL,
+    message_id uuid NOT NULL,
+    actor text NOT NULL,
+    reason text NOT NULL,
+    outcome text NOT NULL,
+    replayed_at timestamptz NOT NULL,
+    CONSTRAINT replay_log_pkey PRIMARY KEY (replay_id)
+);
+SELECT pg_catalog.pg_extension_config_dump('postroom.replay_log', '');
+SELECT pg_catalog.pg_extension_config_dump('postroom.replay_log_replay_id_seq', '');
+
+-- The history of one message.
+CREATE INDEX replay_log_message_idx ON postroom.replay_log (queue, consumer_id, message_id);
+
+CREATE FUNCTION postroom.fail_outbox(claim_id bigint, failures jsonb)
+    RETURNS TABLE (message_id uuid, outcome text)
+    VOLATILE SECURITY DEFINER LANGUAGE c AS 'MODULE_PATHNAME', 'fail_outbox_wrapper';
+
+CREATE FUNCTION postroom.fail_inbox(claim_id bigint, failures jsonb)
+    RETURNS TABLE (message_id uuid, outcome text)
+    VOLATILE SECURITY DEFINER LANGUAGE c AS 'MODULE_PATHNAME', 'fail_inbox_wrapper';

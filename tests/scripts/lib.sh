@@ -88,7 +88,7 @@ stage() {
     if [ "$status" = 0 ]; then
         echo "ok    $name  $(clock $STAGE_SECONDS)"
     else
-        tail -n 50 "$log" | sed 's/^/      | /'
+        tail -n 50 "$log" | sed 's/\x1b\[[0-9;]*[A-Za-z]//g; s/\x1b(B//g; s/^/      | /'
         echo "FAIL  $name  $(clock $STAGE_SECONDS)  whole log: $log"
     fi
     return "$status"

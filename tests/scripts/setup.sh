@@ -1,5 +1,5 @@
 #!/bin/bash
-# usage: setup.sh [tools] [pg MAJOR...] [nats] [flights]        without arguments: everything
+# usage: setup.sh [check | [tools] [pg MAJOR...] [nats] [flights]]     without arguments: everything
 # What a fresh Debian 12 with Rust lacks, put into the cache. Quick when it is already there; each
 # part appears by a rename, so an interrupted run leaves nothing half-made.
 set -euo pipefail
@@ -11,7 +11,10 @@ set -euo pipefail
 tools= nats= flights= pg=
 while [ $# -gt 0 ]; do
     case $1 in
-        tools | nats | flights) eval "$1=yes" ;;
+        check) ;; # only the machine: the system's own packages, Rust
+        tools) tools=yes ;;
+        nats) nats=yes ;;
+        flights) flights=yes ;;
         pg) pg=$PG_MAJORS; if [[ ${2:-} =~ ^[0-9]+$ ]]; then pg=; fi ;;
         [0-9]*) pg="$pg $1" ;;
         *) die "unknown part: $1" ;;
@@ -56,6 +59,7 @@ if [ -n "$need" ]; then
     "${apt[@]}" update && "${apt[@]}" install -y --no-install-recommends $need </dev/null
 fi
 
+[ -n "$tools$pg$nats$flights" ] || exit 0
 lock_cache
 bin=$POSTROOM_CACHE/tools/bin
 mkdir -p "$bin" "$PG_HOME" "$PGRX_HOME" "$POSTROOM_CACHE/data"

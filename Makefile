@@ -1,0 +1,35 @@
+# The front door. Every recipe is one script; each script says at its top what it does.
+# Variables: PG (one or more of 15 16 17 18), PG_CONFIG, BROKER, FLIGHTS, POSTROOM_CACHE.
+
+S := tests/scripts
+PG ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test regress regress-accept install setup freeze clean
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
+
+demo: ## a running story on a throw-away server; BROKER=nats|none FLIGHTS=20000|all
+	@$(S)/demo.sh
+
+test: ## everything, on PostgreSQL 15 to 18; PG=17 for one of them
+	@$(S)/test.sh $(PG)
+
+regress: ## golden tests and interleavings only; PG=17
+	@$(S)/regress.sh $(or $(PG),17)
+
+regress-accept: ## the same, then their results become the expectation
+	@$(S)/regress.sh $(or $(PG),17) accept
+
+install: ## into your own server; PG_CONFIG=/usr/lib/postgresql/15/bin/pg_config
+	@$(S)/install.sh $(PG_CONFIG)
+
+setup: ## what the others need on this machine, without building or running anything
+	@$(S)/setup.sh
+
+freeze: ## write the install script of this version to sql/install/
+	@$(S)/freeze.sh write
+
+clean: ## remove the cache: Postgres trees, tools, build output
+	@$(S)/clean.sh

@@ -1,0 +1,15 @@
+#!/bin/bash
+# usage: clean.sh
+# Removes what these scripts made, by name. Cargo's own cache and system packages stay.
+set -euo pipefail
+. "$(dirname "$0")/env.sh"
+. "$(dirname "$0")/lib.sh"
+[ -d "$POSTROOM_CACHE" ] || { echo "nothing to remove: there is no $POSTROOM_CACHE"; exit 0; }
+lock_cache
+cd "$POSTROOM_CACHE"
+found=$(ls -d pg tools pgrx target data logs package-* 2>/dev/null || true)
+echo "removing from $POSTROOM_CACHE:" $found "($(du -sh . | cut -f1))"
+# shellcheck disable=SC2086
+rm -rf $found
+rm -f lock
+cd / && rmdir "$POSTROOM_CACHE" 2>/dev/null || true

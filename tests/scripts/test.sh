@@ -1,0 +1,71 @@
+#!/bin/bash
+# usage: test.sh [MAJOR...]
+# The whole suite, one Postgres version after another. A failing stage does not stop the others;
+# the table at the end says what to look at.
+set -uo pipefail
+. "$(dirname "$0")/env.sh"
+. "$(dirname "$0")/lib.sh"
+cd "$ROOT" || exit 1
+majors=${*:-$PG_MAJORS}
+
+"$SCRIPTS/setup.sh" check || exit 1
+lock_cache
+begin_run
+
+table=() bad=
+record() { # record NAME VERSION COMMAND...
+    local name=$1 version=$2 result=ok
+    shift 2
+    stage "$name${version:+ pg$version}" "$@" || { result=FAIL; bad=yes; }
+    table+=("$(printf '%-20s %-8s %-5s %5d' "$name" "${version:--}" "$result" "$STAGE_SECONDS")")
+    [ "$result" = ok ]
+}
+report() {
+    printf '\n%-20s %-8s %-5s %5s\n' stage version result seconds
+    printf '%s\n' "${table[@]}"
+}
+
+pg_config() { echo "$PG_HOME/$1/bin/pg_config"; }
+
+lint_extension() { cargo clippy -p postroom-extension --all-targets --no-default-features --features "pg$1 pg_test" -- -D warnings; }
+lint_crates() { cargo clippy -p postroom -p postroom-tests --all-targets -- -D warnings; }
+document() { RUSTDOCFLAGS="-D warnings" cargo doc -p postroom --no-deps; }
+
+# Containers often forbid user namespaces to root; then only the server programs change user,
+# through a stand-in for sudo that cargo-pgrx calls and that needs no package.
+pg_test() {
+    if "$SCRIPTS/as-pg" true 2>/dev/null && [ -z "${POSTROOM_NO_NAMESPACES:-}" ]; then
+        "$SCRIPTS/as-pg" cargo pgrx test "pg$1" -p postroom-extension
+    else
+        mkdir -p "$TMPDIR/bin"
+        printf '#!/bin/sh\n[ "$1" = -u ] || exec "$@"\nu=$2; shift 2; exec runuser -u "$u" -- env "$@"\n' >"$TMPDIR/bin/sudo"
+        chmod 755 "$TMPDIR/bin/sudo"
+        PATH=$TMPDIR/bin:$PATH USER=root cargo pgrx test "pg$1" -p postroom-extension --runas "$POSTROOM_OS_USER" --pgdata "$TMPDIR/pgdata"
+    fi
+}
+
+clients() {
+    cargo pgrx install -p postroom-extension -c "$(pg_config "$1")" &&
+        PG_CONFIG=$(pg_config "$1") cargo test -p postroom-tests -p postroom
+}
+
+# shellcheck disable=SC2086
+record setup "" "$SCRIPTS/setup.sh" tools pg $majors nats flights || { report; exit 1; }
+first=yes
+for v in $majors; do
+    if [ -n "$first" ]; then
+        first=
+        record format "" cargo fmt --all --check
+        record "crate, alone" "" cargo test -p postroom --lib
+        record "crate, documents" "" document
+        record "lints, extension" "$v" lint_extension "$v"
+        record "lints, crates" "" lint_crates
+        record "install script" "$v" "$SCRIPTS/freeze.sh" check "$v"
+    fi
+    record "inside the server" "$v" pg_test "$v"
+    record golden "$v" "$SCRIPTS/regress.sh" "$v" regress
+    record interleavings "$v" "$SCRIPTS/regress.sh" "$v" isolation
+    record clients "$v" clients "$v"
+done
+report
+[ -z "$bad" ]

@@ -17,6 +17,7 @@
 
 pub mod cluster;
 pub mod database;
+pub mod demo;
 pub mod session;
 
 pub use cluster::Cluster;

@@ -1,0 +1,14 @@
+//! The main job on real data: every flight is a command, its events travel through outbox, broker
+//! and inbox into read models, a worker is killed on the way, and the end is checked.
+
+pub mod children;
+pub mod command;
+pub mod flights;
+pub mod nats;
+pub mod options;
+pub mod progress;
+mod record;
+pub mod starts;
+
+/// Anything that ends a run early; nobody tells these errors apart.
+pub type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;

@@ -4,7 +4,9 @@
 pub mod client;
 pub mod error;
 pub mod message;
+pub mod processor;
 mod timestamp;
+pub mod transport;
 pub mod types;
 
 pub use crate::client::{BatchAnswer, ClaimOptions, Postroom, WorkBatch};

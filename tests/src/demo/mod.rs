@@ -3,11 +3,14 @@
 
 pub mod children;
 pub mod command;
+pub mod figures;
 pub mod flights;
 pub mod nats;
 pub mod options;
+pub mod plot;
 pub mod progress;
 mod record;
+pub mod report;
 pub mod starts;
 
 /// Anything that ends a run early; nobody tells these errors apart.

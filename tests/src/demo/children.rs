@@ -2,7 +2,7 @@
 //! in order; none outlives this process.
 
 use std::env;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -18,6 +18,7 @@ const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
 pub struct Worker {
     pub number: i32,
     pub pid: i32,
+    log: PathBuf,
     child: Child,
 }
 
@@ -38,7 +39,17 @@ impl Worker {
             .id()
             .ok_or("a worker ended at its start")?
             .try_into()?;
-        Ok(Worker { number, pid, child })
+        Ok(Worker {
+            number,
+            pid,
+            log: log.to_owned(),
+            child,
+        })
+    }
+
+    /// What it said.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
     /// SIGKILL: it gets no chance to say anything.

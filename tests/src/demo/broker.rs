@@ -1,11 +1,99 @@
-//! What carries the events of a run, and its log as the run's checks read it.
+//! What carries the events of a run, and its log as the checks of the run read it.
 
+use std::time::Duration;
+
+use postroom::transport::in_process::InProcess;
+use postroom::transport::nats::async_nats::{self, jetstream};
+use postroom::transport::{self, Envelope, Received, Subscription, Transport};
+use serde::Deserialize;
 use uuid::Uuid;
 
 use super::Outcome;
+use super::command::DESTINATION;
 use super::nats::Nats;
 use super::options::{self, Options};
+use super::repeating::is_repeated;
 use crate::Cluster;
+
+/// The name of the JetStream stream.
+const STREAM: &str = "FLIGHTS";
+/// As good as off, which the server does not offer: a message published twice stays twice in the log.
+const DUPLICATE_WINDOW: Duration = Duration::from_millis(100);
+
+pub enum Broker {
+    Nats(Nats, transport::nats::Nats),
+    InProcess(InProcess),
+}
+
+impl Broker {
+    pub async fn start(options: &Options, cluster: &Cluster) -> Outcome<Broker> {
+        if options.broker == options::Broker::None {
+            return Ok(Broker::InProcess(InProcess::new()));
+        }
+        let program = &options.nats_server;
+        let server = Nats::start(program, &cluster.host().join("nats")).await;
+        let server = server.map_err(|error| format!("{}: {error}", program.display()))?;
+        let client = async_nats::connect(server.url()).await?;
+        let stream = jetstream::stream::Config {
+            name: STREAM.to_owned(),
+            subjects: vec![DESTINATION.to_owned()],
+            duplicate_window: DUPLICATE_WINDOW,
+            ..Default::default()
+        };
+        jetstream::new(client.clone()).create_stream(stream).await?;
+        Ok(Broker::Nats(
+            server,
+            transport::nats::Nats::new(client, STREAM),
+        ))
+    }
+
+    /// What a worker process connects to; none, if it shall only apply.
+    pub fn url(&self) -> &str {
+        match self {
+            Broker::Nats(server, _) => server.url(),
+            Broker::InProcess(_) => "none",
+        }
+    }
+
+    pub fn describe(&self) -> String {
+        match self {
+            Broker::Nats(server, _) => {
+                format!(
+                    "broker: NATS JetStream at {}; the workers publish, receive and apply",
+                    server.url()
+                )
+            }
+            Broker::InProcess(_) => {
+                "broker: in-process; its log lives here, so this process publishes and \
+                                     receives, and the workers apply"
+                    .to_owned()
+            }
+        }
+    }
+
+    /// The whole log, in the broker's order.
+    pub async fn log(&self) -> Outcome<Vec<Published>> {
+        match self {
+            Broker::Nats(_, transport) => read_log(transport).await,
+            Broker::InProcess(transport) => read_log(transport).await,
+        }
+    }
+
+    pub async fn stop(self) -> Outcome<()> {
+        match self {
+            Broker::Nats(server, _) => Ok(server.stop().await?),
+            Broker::InProcess(_) => Ok(()),
+        }
+    }
+}
+
+/// In a worker: the broker that [`Broker::url`] named.
+pub async fn connect(url: &str) -> Outcome<transport::nats::Nats> {
+    Ok(transport::nats::Nats::new(
+        async_nats::connect(url).await?,
+        STREAM,
+    ))
+}
 
 /// One message of the broker's log.
 pub struct Published {
@@ -15,9 +103,9 @@ pub struct Published {
     pub version: i64,
 }
 
-/// Every tenth delivery is handed over twice: by broker sequence, so that anyone can count them.
-pub fn is_repeated(sequence: u64) -> bool {
-    sequence.is_multiple_of(10)
+#[derive(Deserialize)]
+struct Payload {
+    version: i64,
 }
 
 /// How many deliveries of this log are handed over twice.
@@ -27,49 +115,31 @@ pub fn repeats(log: &[Published]) -> i64 {
         .count() as i64
 }
 
-pub enum Broker {
-    Nats(Nats),
-    InProcess,
+async fn read_log(transport: &impl Transport) -> Outcome<Vec<Published>> {
+    let mut reader = transport.subscribe(DESTINATION, None).await?;
+    let mut log = Vec::new();
+    loop {
+        let piece = reader.next(1000, Duration::from_secs(1)).await?;
+        if piece.is_empty() {
+            return Ok(log);
+        }
+        for received in piece {
+            log.push(published(received)?);
+        }
+    }
 }
 
-impl Broker {
-    pub async fn start(options: &Options, cluster: &Cluster, _url: &str) -> Outcome<Broker> {
-        match options.broker {
-            options::Broker::Nats => {
-                let nats = Nats::start(&options.nats_server, &cluster.host().join("nats")).await;
-                Ok(Broker::Nats(nats.map_err(|error| {
-                    format!("{}: {error}", options.nats_server.display())
-                })?))
-            }
-            options::Broker::None => Ok(Broker::InProcess),
-        }
-    }
-
-    /// What a worker process needs to know.
-    pub fn url(&self) -> &str {
-        match self {
-            Broker::Nats(nats) => nats.url(),
-            Broker::InProcess => "none",
-        }
-    }
-
-    pub fn describe(&self) -> String {
-        match self {
-            Broker::Nats(nats) => format!("broker: NATS JetStream at {}; workers publish, receive and apply", nats.url()),
-            Broker::InProcess => {
-                "broker: in-process; its log lives here, so this process publishes and receives, and workers apply".to_owned()
-            }
-        }
-    }
-
-    pub async fn log(&self) -> Outcome<Vec<Published>> {
-        Ok(Vec::new())
-    }
-
-    pub async fn stop(self) -> Outcome<()> {
-        match self {
-            Broker::Nats(nats) => Ok(nats.stop().await?),
-            Broker::InProcess => Ok(()),
-        }
-    }
+fn published(received: Received) -> Outcome<Published> {
+    let Envelope {
+        message_id,
+        stream_id,
+        payload,
+        ..
+    } = received.message?;
+    Ok(Published {
+        sequence: received.position.parse()?,
+        message_id,
+        stream_id: stream_id.ok_or("a message in the broker's log has no stream")?,
+        version: serde_json::from_str::<Payload>(payload.get())?.version,
+    })
 }

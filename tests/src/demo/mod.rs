@@ -12,6 +12,7 @@ pub mod plot;
 pub mod prepare;
 pub mod progress;
 mod record;
+pub mod repeating;
 pub mod report;
 pub mod run;
 pub mod starts;

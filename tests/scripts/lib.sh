@@ -18,44 +18,46 @@ lock_cache() {
 }
 
 # Everything this run starts inherits POSTROOM_RUN, servers that leave the process group too, and
-# puts its files below TMPDIR. So the end can find both without knowing who made them.
+# puts its files below TMPDIR. So the end can find both without knowing who made them. A script
+# called by another one adds its own mark and ends by itself what it started.
 # Sticky and world-writable like /tmp, because root's servers run as another user.
 begin_run() {
-    if [ -n "${POSTROOM_RUN:-}" ]; then return 0; fi
-    export POSTROOM_RUN=$$.$RANDOM
-    TMPDIR=$(mktemp -d /tmp/postroom.XXXXXX) && chmod 1777 "$TMPDIR" && export TMPDIR
+    export POSTROOM_RUN=${POSTROOM_RUN:+$POSTROOM_RUN/}$$-$RANDOM
+    TMPDIR=$(mktemp -d "${TMPDIR:-/tmp}/postroom.XXXXXX") && chmod 1777 "$TMPDIR" && export TMPDIR
     trap end_run EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM HUP
 }
 
+# The processes with this run's mark. This shell is none of them: it set the mark after its start.
+run_pids() {
+    local files
+    files=$(env -u POSTROOM_RUN grep -lszE "^POSTROOM_RUN=$POSTROOM_RUN(/|\$)" /proc/[0-9]*/environ) || true
+    files=${files//\/proc\//}
+    echo "${files//\/environ/}"
+}
+
 end_run() {
-    local status=$? pids
+    local status=$? pids try
+    set +e
     trap '' INT TERM HUP
     [ -z "${STAGE_PID:-}" ] || kill -TERM -- "-$STAGE_PID" 2>/dev/null
     [ ! -t 1 ] || printf '\r\033[K'
-    for try in 1 2 3 4 5 6 7 8; do
+    for try in {1..40}; do
         pids=$(run_pids); [ -n "$pids" ] || break
-        # A server asked once with INT stops cleanly; whoever is still there after a second is killed.
+        # INT stops a server cleanly; whoever is still there after two seconds is killed.
         # shellcheck disable=SC2086
-        if [ "$try" -lt 3 ]; then kill -INT $pids 2>/dev/null; else kill -KILL $pids 2>/dev/null; fi
-        sleep 0.4
+        case $try in
+            1) kill -INT $pids 2>/dev/null ;;
+            20 | 30) kill -KILL $pids 2>/dev/null ;;
+        esac
+        sleep 0.1
     done
     rm -rf "$TMPDIR"
     exit "$status"
 }
 
-# Processes that carry this run's mark, this shell and its own subshells excepted.
-run_pids() {
-    local p
-    for p in /proc/[0-9]*; do
-        p=${p#/proc/}
-        [ "$p" != "$$" ] && [ "$p" != "$BASHPID" ] || continue
-        tr '\0' '\n' 2>/dev/null <"/proc/$p/environ" | grep -qx "POSTROOM_RUN=$POSTROOM_RUN" 2>/dev/null || continue
-        [ "$(ps -o ppid= -p "$p" 2>/dev/null | tr -d ' ')" = "$BASHPID" ] || echo "$p"
-    done
-}
-
+plain() { sed 's/\x1b\[[0-9;]*[A-Za-z]//g; s/\x1b(B//g'; }
 clock() { printf '%d:%02d' $(($1 / 60)) $(($1 % 60)); }
 
 # stage NAME COMMAND...: runs COMMAND with its output in a log. On a terminal one line shows that
@@ -72,7 +74,7 @@ stage() {
     if [ -t 1 ]; then
         columns=$(tput cols 2>/dev/null || echo 80)
         while kill -0 "$STAGE_PID" 2>/dev/null; do
-            last=$(tail -c 400 "$log" 2>/dev/null | tr '\r' '\n' | grep -v '^ *$' | tail -n 1 | tr -d '\033\t')
+            last=$(tail -c 600 "$log" 2>/dev/null | tr '\r\t' '\n ' | plain | grep -v '^ *$' | tail -n 1) || last=
             last="$(clock $((SECONDS - start)))  $name  ${last}"
             printf '\r\033[K%s' "${last:0:columns-1}"
             sleep 0.3
@@ -88,7 +90,7 @@ stage() {
     if [ "$status" = 0 ]; then
         echo "ok    $name  $(clock $STAGE_SECONDS)"
     else
-        tail -n 50 "$log" | sed 's/\x1b\[[0-9;]*[A-Za-z]//g; s/\x1b(B//g; s/^/      | /'
+        tail -n 50 "$log" | plain | sed 's/^/      | /'
         echo "FAIL  $name  $(clock $STAGE_SECONDS)  whole log: $log"
     fi
     return "$status"

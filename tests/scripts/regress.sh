@@ -14,7 +14,8 @@ begin_run
 pg=$PG_HOME/$major
 cd "$ROOT"
 [ -x "$pg/bin/pg_config" ] || die "PostgreSQL $major is not in the cache yet: run make setup"
-cargo pgrx install -p postroom-extension -c "$pg/bin/pg_config"
+log=$LOGS/install-$major.log
+cargo pgrx install -p postroom-extension -c "$pg/bin/pg_config" >"$log" 2>&1 9>&- || { cat "$log"; exit 1; }
 
 # Server programs run as an ordinary user; clients and cargo do not care.
 server=$(mktemp -d "$TMPDIR/r.XXXX"); as=()
@@ -22,32 +23,34 @@ if [ "$(id -u)" = 0 ]; then chown "$POSTROOM_OS_USER" "$server"; as=(runuser -u 
 chmod 755 "$server"
 (cd / && "${as[@]}" "$pg/bin/initdb" -D "$server/data" -U postgres -A trust -E UTF8 --locale=C -N >"$server.initdb" 2>&1) || { cat "$server.initdb"; exit 1; }
 # Unix socket only: the directory tells servers apart, so no free port has to be found.
-(cd / && "${as[@]}" "$pg/bin/pg_ctl" -D "$server/data" -s -w -l "$server/log" -o "-k $server -c listen_addresses= -c fsync=off -c client_min_messages=warning -c max_prepared_transactions=10" start) ||
+(cd / && "${as[@]}" "$pg/bin/pg_ctl" -D "$server/data" -s -w -l "$server/log" -o "-k $server -c listen_addresses= -c fsync=off -c client_min_messages=warning -c max_prepared_transactions=10" start 9>&-) ||
     { cat "$server/log"; exit 1; }
 
 names() { (cd pg_regress/"$1" 2>/dev/null && ls -- *."$2" 2>/dev/null | sed "s/\.$2\$//") || true; }
 
 # run KIND DIRECTORY SUFFIX PROGRAM: the runner's own words, then one line that counts.
 run() {
-    local kind=$1 dir=$2 suffix=$3 program=$4 tests setup='' load=--load-extension=postroom out log passed failed name
-    tests=$(names "$dir" "$suffix" | grep -vx setup || true)
-    if [ -e "pg_regress/$dir/setup.$suffix" ]; then setup=setup load=; fi
-    if [ -z "$setup$tests" ]; then echo "no $kind tests"; return 0; fi
-    for name in $setup $tests; do
-        [ -e "pg_regress/expected/$name.out" ] && continue
-        if [ -n "$accept" ]; then : >"pg_regress/expected/$name.out"; continue; fi
-        echo "pg_regress/$dir/$name.$suffix has no pg_regress/expected/$name.out"; bad=1
+    local kind=$1 dir=$2 suffix=$3 program=$4 tests ready='' missing=0 load=--load-extension=postroom out log passed failed name
+    tests=$(names "$dir" "$suffix" | sed 's/^setup$/0 &/' | sort | sed 's/^0 //')
+    [ -n "$tests" ] || { echo "no $kind tests"; return 0; }
+    [ ! -e "pg_regress/$dir/setup.$suffix" ] || load=
+    # The programs stop at a test without an expectation, so it is counted here.
+    for name in $tests; do
+        if [ -e "pg_regress/expected/$name.out" ]; then ready="$ready $name"
+        elif [ -n "$accept" ]; then : >"pg_regress/expected/$name.out"; ready="$ready $name"
+        else echo "pg_regress/$dir/$name.$suffix has no pg_regress/expected/$name.out"; missing=$((missing + 1)); fi
     done
     out=$LOGS/$kind-$major; rm -rf "$out"; mkdir -p "$out"
     log=$out/output
+    : >"$log"
     # shellcheck disable=SC2086
-    "$pg/lib/pgxs/src/test/$program" --host="$server" --user=postgres --dbname="$kind" $load \
-        --inputdir=pg_regress --outputdir="$out" $setup $tests 2>&1 | tee "$log" || bad=1
+    [ -z "$ready" ] || "$pg/lib/pgxs/src/test/$program" --host="$server" --user=postgres --dbname="$kind" $load \
+        --inputdir=pg_regress --outputdir="$out" $ready 2>&1 | tee "$log" || bad=1
     # Up to 15 "test NAME ... ok", from 16 on TAP.
     passed=$(grep -cE '^(ok [0-9]|test .*\.\.\. +ok )' "$log" || true)
     failed=$(grep -cE '^(not ok [0-9]|test .*\.\.\. +FAILED)' "$log" || true)
     if [ -n "$accept" ]; then
-        for name in $setup $tests; do
+        for name in $tests; do
             if ! cmp -s "$out/results/$name.out" "pg_regress/expected/$name.out"; then
                 cp "$out/results/$name.out" "pg_regress/expected/$name.out"
                 echo "accepted: pg_regress/expected/$name.out"
@@ -56,6 +59,7 @@ run() {
         return 0
     fi
     [ ! -s "$out/regression.diffs" ] || cat "$out/regression.diffs"
+    failed=$((failed + missing))
     [ $((passed + failed)) -gt 0 ] || failed=1
     [ "$failed" = 0 ] || bad=1
     echo "$passed passed, $failed failed"

@@ -34,7 +34,6 @@ library() { { /sbin/ldconfig -p || true; } 2>/dev/null | grep -q "$1"; }
 some() { compgen -G "$1" >/dev/null; }
 command -v cc >/dev/null || lacks gcc libc6-dev
 command -v make >/dev/null || lacks make
-command -v ps >/dev/null || lacks procps
 python3 -m pip --version >/dev/null 2>&1 || lacks python3-pip
 [ -e /usr/share/zoneinfo/UTC ] || lacks tzdata
 command -v patchelf >/dev/null || lacks patchelf

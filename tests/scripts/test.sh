@@ -31,19 +31,7 @@ lint_extension() { cargo clippy -p postroom-extension --all-targets --no-default
 lint_crates() { cargo clippy -p postroom -p postroom-tests --all-targets -- -D warnings; }
 document() { RUSTDOCFLAGS="-D warnings" cargo doc -p postroom --no-deps; }
 
-# Containers often forbid user namespaces to root; then only the server programs change user,
-# through a stand-in for sudo that cargo-pgrx calls and that needs no package.
-pg_test() {
-    if "$SCRIPTS/as-pg" true 2>/dev/null && [ -z "${POSTROOM_NO_NAMESPACES:-}" ]; then
-        "$SCRIPTS/as-pg" cargo pgrx test "pg$1" -p postroom-extension
-    else
-        mkdir -p "$TMPDIR/bin"
-        printf '#!/bin/sh\n[ "$1" = -u ] || exec "$@"\nu=$2; shift 2; exec runuser -u "$u" -- env "$@"\n' >"$TMPDIR/bin/sudo"
-        chmod 755 "$TMPDIR/bin/sudo"
-        PATH=$TMPDIR/bin:$PATH USER=root cargo pgrx test "pg$1" -p postroom-extension --runas "$POSTROOM_OS_USER" --pgdata "$TMPDIR/pgdata"
-    fi
-}
-
+pg_test() { "$SCRIPTS/as-pg" cargo pgrx test "pg$1" -p postroom-extension; }
 clients() {
     cargo pgrx install -p postroom-extension -c "$(pg_config "$1")" &&
         PG_CONFIG=$(pg_config "$1") cargo test -p postroom-tests -p postroom

@@ -53,9 +53,11 @@ if [ -n "$need" ]; then
     [ "$(id -u)" = 0 ] || die "run this first, then the same command again:  sudo apt-get install -y --no-install-recommends$need"
     command -v apt-get >/dev/null || die "please install:$need"
     echo "installing system packages:$need"
-    apt=(env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300)
+    log=$(mktemp)
+    apt() { env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 "$@" >>"$log" 2>&1 </dev/null; }
     # shellcheck disable=SC2086
-    "${apt[@]}" update && "${apt[@]}" install -y --no-install-recommends $need </dev/null
+    { apt update && apt install -y --no-install-recommends $need; } || { tail -n 50 "$log"; die "apt-get failed; whole log: $log"; }
+    rm -f "$log"
 fi
 
 [ -n "$tools$pg$nats$flights" ] || exit 0

@@ -1,0 +1,331 @@
+//! For a while this work is yours: claim, renew, release, lapse.
+//!
+//! A claim call runs under one mutex per queue and instance, taken by try. It then reads claims, holds
+//! and messages in this order, each in a snapshot of its own: a message moves from in flight to held or
+//! to done in one commit, so a later look can only take it for busier than it is. It writes only if there
+//! is something to write.
+
+mod hand;
+mod own;
+pub mod report;
+
+use crate::config;
+use crate::datum::{Instant, Json};
+use crate::error::{Error, Result, Rows, required, required_id, required_text};
+use crate::instance;
+use crate::lane::Roster;
+use crate::lock::{self, Kind};
+use crate::partition;
+use crate::plan::{self, arg};
+use crate::position;
+use crate::queue::{Body, Message, Queue};
+use hand::{Hand, Limits};
+use own::Own;
+use pgrx::datum::{Interval, Uuid};
+use pgrx::pg_sys;
+use pgrx::prelude::*;
+
+// $1: queue, $2: consumer, $3: instance, $4: expiry, $5: solo, $6: lanes, $7: numbers, $8: ids
+const INSERT_CLAIM: &str = "
+INSERT INTO postroom.claim
+       (claim_id, queue, consumer_id, instance_id, lease_expiry, solo, lanes, numbers, message_ids)
+VALUES (pg_catalog.nextval('postroom.claim_id'::pg_catalog.regclass), $1, $2, $3, $4, $5, $6, $7, $8)
+RETURNING claim_id";
+
+/// Scheduled messages one call promotes at most.
+const PROMOTIONS: i64 = 100;
+
+/// What a caller asks for.
+pub struct Request {
+    pub instance: Uuid,
+    limits: Limits,
+    pub lease: i64,
+    holding: Option<Vec<i64>>,
+    /// The caller renews the instance's lease in the same transaction.
+    pub renewing: bool,
+}
+
+impl Request {
+    pub fn check(
+        instance: Uuid,
+        max_messages: Option<i32>,
+        max_streams: Option<i32>,
+        lease: Option<Interval>,
+        holding: Option<Vec<Option<i64>>>,
+    ) -> Result<Request> {
+        let messages = checked_limit("max_messages", max_messages, config::max_messages())?;
+        let streams = checked_limit("max_streams", max_streams, config::max_streams())?;
+        Ok(Request {
+            instance,
+            limits: Limits { messages, streams },
+            lease: lease_micros(lease)?,
+            holding: holding.map(|ids| ids.into_iter().flatten().collect()),
+            renewing: false,
+        })
+    }
+}
+
+fn checked_limit(argument: &str, given: Option<i32>, default: i32) -> Result<usize> {
+    let value = given.unwrap_or(default);
+    if value < 1 {
+        return Err(Error::bad(argument, format!("{value} is less than 1"), "Ask for at least one."));
+    }
+    let limit = config::BATCH_LIMIT as i64;
+    if i64::from(value) > limit {
+        return Err(Error::LimitExceeded {
+            what: argument.into(),
+            limit,
+            actual: value.into(),
+            hint: "Claim several times.",
+        });
+    }
+    Ok(value as usize)
+}
+
+/// The length of a lease in microseconds.
+pub fn lease_micros(lease: Option<Interval>) -> Result<i64> {
+    let Some(lease) = lease else {
+        return Ok(config::lease_micros());
+    };
+    let micros = lease.as_micros();
+    if !(1..=86_400_000_000).contains(&micros) {
+        return Err(Error::bad(
+            "lease",
+            "must be more than nothing and at most a day",
+            "Renew a claim with renew_claims instead of leasing for longer.",
+        ));
+    }
+    Ok(micros as i64)
+}
+
+/// What a claim call gives.
+pub struct Granted {
+    pub claim_id: i64,
+    pub lease_expiry: Instant,
+    pub bodies: Vec<Body>,
+    pub come_back: bool,
+}
+
+/// Waits for the mutex over what an instance holds of a queue.
+pub fn wait_mutex(queue: &Queue, instance: Uuid) {
+    lock::wait_mutex(queue.mutex(instance));
+}
+
+/// Claims work of one queue.
+pub fn claim(queue: &Queue, request: &Request) -> Result<Granted> {
+    let (me, now) = (request.instance, Instant::now());
+    let lease_expiry = now.plus_micros(request.lease);
+    let mut granted = Granted { claim_id: 0, lease_expiry, bodies: Vec::new(), come_back: false };
+    let live = instance::require_live(me, request.renewing, now)?;
+    if !lock::try_mutex(queue.mutex(me)) {
+        return Ok(granted);
+    }
+    let roster = Roster::load(queue, me, now)?;
+    let mut own = Own::read(queue, me, roster.lowest_claim())?;
+    own.tidy(queue, now)?;
+    roster.join(own.lowest())?;
+    if let Some(lost) = request.holding.as_deref().and_then(|holding| own.lost(holding, now)) {
+        granted.claim_id = lost.claim_id;
+        granted.lease_expiry = lost.lease_expiry;
+        granted.bodies = queue.bodies(&lost.survivors)?;
+        granted.come_back = true;
+        return Ok(granted);
+    }
+    roster.clean_up(&live)?;
+    let lanes = roster.share(&own.lanes())?;
+    promote(queue, now)?;
+    // Before the statements that read the lanes: only a younger snapshot may rely on it.
+    let settled = position::settled()?;
+    let mut hand = Hand::new(queue, &own, request.limits, now);
+    if !own.has_solo() {
+        hand.take_suspect(&lanes)?;
+    }
+    if !hand.solo {
+        hand.take_waiting(&lanes)?;
+        hand.take_from_lanes(&lanes, settled)?;
+    }
+    granted.come_back = hand.come_back;
+    if !hand.messages.is_empty() {
+        hand.messages.sort_by_key(|message| message.number);
+        granted.claim_id = insert(queue, me, lease_expiry, hand.solo, &hand.messages)?;
+        granted.bodies = queue.bodies(&hand.messages)?;
+    }
+    Ok(granted)
+}
+
+fn insert(
+    queue: &Queue,
+    me: Uuid,
+    lease_expiry: Instant,
+    solo: bool,
+    messages: &[Message],
+) -> Result<i64> {
+    // After a crash the claim must not be gone while its client works on.
+    // SAFETY: sets a flag of the current transaction.
+    unsafe { pg_sys::ForceSyncCommit() };
+    let args = [
+        arg(queue.name),
+        arg(queue.consumer.clone()),
+        arg(me),
+        arg(lease_expiry),
+        arg(solo),
+        arg(messages.iter().map(|message| message.lane).collect::<Vec<_>>()),
+        arg(messages.iter().map(|message| message.number).collect::<Vec<_>>()),
+        arg(messages.iter().map(|message| message.id).collect::<Vec<_>>()),
+    ];
+    let ids = plan::rows(INSERT_CLAIM, &args, |row| row.must(1))?;
+    ids.first().copied().ok_or_else(|| Error::Bug("a claim got no id".into()))
+}
+
+/// Brings scheduled messages that are due into their streams, with numbers of now.
+fn promote(queue: &Queue, now: Instant) -> Result<()> {
+    let statements = queue.statements();
+    let due = plan::rows(statements.due, &[arg(now), arg(PROMOTIONS)], |row| {
+        (row.must::<String>(1), row.id(2), partition::lane(row.must(3)))
+    })?;
+    if due.is_empty() {
+        return Ok(());
+    }
+    position::announce(Kind::Storer)?;
+    let numbers = position::draw(due.len())?;
+    let args = [
+        arg(due.iter().map(|(consumer, ..)| consumer.clone()).collect::<Vec<_>>()),
+        arg(due.iter().map(|(_, id, _)| *id).collect::<Vec<_>>()),
+        arg(due.iter().map(|(.., lane)| *lane).collect::<Vec<_>>()),
+        arg(numbers),
+    ];
+    plan::execute(statements.promote, &args)?;
+    Ok(())
+}
+
+type OutboxRow = (
+    Option<i64>,
+    Option<i64>,
+    Option<Uuid>,
+    Option<Uuid>,
+    Option<i32>,
+    Option<String>,
+    Option<String>,
+    Option<Json>,
+    Option<Json>,
+    Option<Json>,
+    Option<bool>,
+    Option<String>,
+    Option<String>,
+    Option<i32>,
+    Option<Instant>,
+    Option<Instant>,
+    bool,
+);
+
+#[pg_extern(sql = false)]
+fn claim_outbox(
+    instance_id: Option<Uuid>,
+    max_messages: Option<i32>,
+    max_streams: Option<i32>,
+    lease: Option<Interval>,
+    holding: Option<Vec<Option<i64>>>,
+) -> Rows<OutboxRow> {
+    let _steady = plan::steady();
+    position::require_read_committed("claim_outbox")?;
+    let instance = required_id("instance_id", instance_id)?;
+    let request = Request::check(instance, max_messages, max_streams, lease, holding)?;
+    let granted = claim(&Queue::outbox(), &request)?;
+    let (claim_id, expiry, more) = (granted.claim_id, granted.lease_expiry, granted.come_back);
+    let lone = (granted.bodies.is_empty() && more).then_some((
+        None, None, None, None, None, None, None, None, None, None, None, None, None, None, None, None,
+        true,
+    ));
+    let rows = granted.bodies.into_iter().map(move |body| {
+        (
+            Some(claim_id),
+            Some(body.number),
+            Some(body.message_id),
+            body.stream_id,
+            Some(body.partition_number),
+            body.destination,
+            Some(body.message_type),
+            body.payload,
+            body.metadata,
+            body.scope,
+            Some(body.is_event),
+            body.correlation_id,
+            body.causation_id,
+            Some(body.attempt),
+            Some(body.stored_at),
+            Some(expiry),
+            more,
+        )
+    });
+    Ok(TableIterator::new(rows.chain(lone)))
+}
+
+type InboxRow = (
+    Option<i64>,
+    Option<i64>,
+    Option<Uuid>,
+    Option<Uuid>,
+    Option<i32>,
+    Option<String>,
+    Option<Json>,
+    Option<Json>,
+    Option<Json>,
+    Option<bool>,
+    Option<String>,
+    Option<String>,
+    Option<String>,
+    Option<String>,
+    Option<String>,
+    Option<Instant>,
+    Option<i32>,
+    Option<Instant>,
+    Option<Instant>,
+    bool,
+);
+
+#[pg_extern(sql = false)]
+fn claim_inbox(
+    instance_id: Option<Uuid>,
+    consumer_id: Option<String>,
+    max_messages: Option<i32>,
+    max_streams: Option<i32>,
+    lease: Option<Interval>,
+    holding: Option<Vec<Option<i64>>>,
+) -> Rows<InboxRow> {
+    let _steady = plan::steady();
+    position::require_read_committed("claim_inbox")?;
+    let instance = required_id("instance_id", instance_id)?;
+    let consumer = required_text("consumer_id", consumer_id)?;
+    let request = Request::check(instance, max_messages, max_streams, lease, holding)?;
+    let granted = claim(&Queue::inbox(&consumer), &request)?;
+    let (claim_id, expiry, more) = (granted.claim_id, granted.lease_expiry, granted.come_back);
+    let lone = (granted.bodies.is_empty() && more).then_some((
+        None, None, None, None, None, None, None, None, None, None, None, None, None, None, None, None,
+        None, None, None, true,
+    ));
+    let rows = granted.bodies.into_iter().map(move |body| {
+        (
+            Some(claim_id),
+            Some(body.number),
+            Some(body.message_id),
+            body.stream_id,
+            Some(body.partition_number),
+            Some(body.message_type),
+            body.payload,
+            body.metadata,
+            body.scope,
+            Some(body.is_event),
+            body.correlation_id,
+            body.causation_id,
+            body.source,
+            body.traceparent,
+            body.tracestate,
+            body.occurred_at,
+            Some(body.attempt),
+            Some(body.stored_at),
+            Some(expiry),
+            more,
+        )
+    });
+    Ok(TableIterator::new(rows.chain(lone)))
+}

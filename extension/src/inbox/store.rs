@@ -1,0 +1,297 @@
+//! Accepting messages into the inbox of a consumer.
+
+use crate::datum::{Instant, Json};
+use crate::envelope;
+use crate::error::{Error, Result, required, required_text};
+use crate::lock::Kind;
+use crate::partition;
+use crate::plan::{self, arg};
+use crate::position;
+use pgrx::datum::Uuid;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+// $1: consumers, $2: ids, $3: fingerprints, $4: now
+const RECORD: &str = "
+INSERT INTO postroom.inbox_seen (consumer_id, message_id, seen_at, fingerprint)
+SELECT u.consumer_id, u.message_id, $4, u.fingerprint
+  FROM unnest($1::text[], $2::uuid[], $3::bytea[]) AS u (consumer_id, message_id, fingerprint)
+ ORDER BY u.consumer_id, u.message_id
+    ON CONFLICT (consumer_id, message_id) DO NOTHING
+RETURNING consumer_id, message_id";
+
+// $1: consumers, $2: ids; who was seen again, in key order, and with which content first
+const OBSERVE: &str = "
+UPDATE postroom.inbox_seen s
+   SET observations = s.observations + 1
+  FROM (SELECT s.consumer_id, s.message_id
+          FROM unnest($1::text[], $2::uuid[]) AS u (consumer_id, message_id)
+          JOIN postroom.inbox_seen s ON s.consumer_id = u.consumer_id AND s.message_id = u.message_id
+         ORDER BY s.consumer_id, s.message_id
+           FOR UPDATE OF s) k
+ WHERE s.consumer_id = k.consumer_id AND s.message_id = k.message_id
+RETURNING s.consumer_id, s.message_id, s.fingerprint";
+
+// Parallel arrays, one element per message.
+const INSERT: &str = "
+INSERT INTO postroom.inbox
+       (consumer_id, sequence_order, message_id, stream_id, partition_number, lane, message_type, payload,
+        metadata, scope, is_event, correlation_id, causation_id, source, traceparent, tracestate,
+        occurred_at, scheduled_for, received_at)
+SELECT u.*, $19
+  FROM unnest($1::text[], $2::bigint[], $3::uuid[], $4::uuid[], $5::integer[], $6::smallint[],
+              $7::text[], $8::jsonb[], $9::jsonb[], $10::jsonb[], $11::boolean[], $12::text[],
+              $13::text[], $14::text[], $15::text[], $16::text[], $17::timestamptz[], $18::timestamptz[])
+       AS u (consumer_id, sequence_order, message_id, stream_id, partition_number, lane, message_type,
+             payload, metadata, scope, is_event, correlation_id, causation_id, source, traceparent,
+             tracestate, occurred_at, scheduled_for)
+ ORDER BY u.consumer_id, u.message_id";
+
+/// A message to be accepted.
+pub struct NewMessage {
+    pub consumer_id: String,
+    pub id: Uuid,
+    pub stream_id: Option<Uuid>,
+    pub message_type: String,
+    pub payload: Json,
+    pub metadata: Option<Json>,
+    pub scope: Option<Json>,
+    pub is_event: bool,
+    pub correlation_id: Option<String>,
+    pub causation_id: Option<String>,
+    pub source: Option<String>,
+    pub traceparent: Option<String>,
+    pub tracestate: Option<String>,
+    pub occurred_at: Option<Instant>,
+    pub scheduled_for: Option<Instant>,
+    pub fingerprint: Option<Vec<u8>>,
+}
+
+type Id = (String, Uuid);
+
+impl NewMessage {
+    fn key(&self) -> Id {
+        (self.consumer_id.clone(), self.id)
+    }
+}
+
+/// What became of a message handed in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accepted {
+    New,
+    /// Accepted before.
+    Duplicate,
+    /// Accepted before with other content: for a person to look at.
+    Mismatch,
+}
+
+impl Accepted {
+    pub fn text(self) -> &'static str {
+        match self {
+            Accepted::New => "new",
+            Accepted::Duplicate => "duplicate",
+            Accepted::Mismatch => "mismatch",
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Envelope<'a> {
+    consumer_id: Option<String>,
+    #[serde(borrow)]
+    message_id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    stream_id: Option<Cow<'a, str>>,
+    message_type: String,
+    #[serde(borrow)]
+    payload: &'a RawValue,
+    #[serde(borrow)]
+    metadata: Option<&'a RawValue>,
+    #[serde(borrow)]
+    scope: Option<&'a RawValue>,
+    is_event: Option<bool>,
+    correlation_id: Option<String>,
+    causation_id: Option<String>,
+    source: Option<String>,
+    traceparent: Option<String>,
+    tracestate: Option<String>,
+    #[serde(borrow)]
+    occurred_at: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    scheduled_for: Option<Cow<'a, str>>,
+    fingerprint: Option<String>,
+}
+
+/// Reads envelopes; each names its consumer unless the call names one for all.
+pub fn parse(argument: &str, json: Json, consumer: Option<&str>) -> Result<Vec<NewMessage>> {
+    let text = json.text();
+    let mut messages = Vec::new();
+    for (place, element) in envelope::elements(argument, &text)? {
+        let envelope: Envelope = envelope::element(&place, element)?;
+        let message = from_envelope(&place, envelope, consumer)?;
+        super::check(&place, &message)?;
+        messages.push(message);
+    }
+    Ok(messages)
+}
+
+fn from_envelope(place: &str, envelope: Envelope<'_>, consumer: Option<&str>) -> Result<NewMessage> {
+    let consumer_id = match (consumer, envelope.consumer_id) {
+        (Some(_), Some(_)) => {
+            return Err(Error::bad(
+                format!("{place}.consumer_id"),
+                "is given by the call",
+                "Leave the key out: the argument consumer_id holds for all messages.",
+            ));
+        }
+        (Some(consumer), None) => consumer.to_string(),
+        (None, own) => required_text(&format!("{place}.consumer_id"), own)?,
+    };
+    let id = envelope::id(&format!("{place}.message_id"), envelope.message_id)?;
+    Ok(NewMessage {
+        consumer_id,
+        id: required(&format!("{place}.message_id"), id)?,
+        stream_id: envelope::id(&format!("{place}.stream_id"), envelope.stream_id)?,
+        message_type: envelope.message_type,
+        payload: envelope::payload(place, envelope.payload)?,
+        metadata: envelope::optional(envelope.metadata),
+        scope: envelope::optional(envelope.scope),
+        is_event: envelope.is_event.unwrap_or(false),
+        correlation_id: envelope.correlation_id,
+        causation_id: envelope.causation_id,
+        source: envelope.source,
+        traceparent: envelope.traceparent,
+        tracestate: envelope.tracestate,
+        occurred_at: envelope::instant(envelope.occurred_at),
+        scheduled_for: envelope::instant(envelope.scheduled_for),
+        fingerprint: envelope.fingerprint.map(|hex| from_hex(place, &hex)).transpose()?,
+    })
+}
+
+fn from_hex(place: &str, hex: &str) -> Result<Vec<u8>> {
+    let bad = || {
+        Error::bad(
+            format!("{place}.fingerprint"),
+            "is not hexadecimal",
+            "Write the bytes of the digest as pairs of hexadecimal digits.",
+        )
+    };
+    if !hex.is_ascii() || hex.len() % 2 != 0 {
+        return Err(bad());
+    }
+    (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).map_err(|_| bad())).collect()
+}
+
+/// Accepts messages; one result each, in input order.
+pub fn store(messages: Vec<NewMessage>, now: Instant) -> Result<Vec<(Uuid, Accepted)>> {
+    let mut first: BTreeMap<Id, &NewMessage> = BTreeMap::new();
+    for message in &messages {
+        first.entry(message.key()).or_insert(message);
+    }
+    let recorded = record(&first, now)?;
+    let fresh: Vec<&NewMessage> = {
+        let mut taken = HashSet::new();
+        messages
+            .iter()
+            .filter(|message| recorded.contains(&message.key()) && taken.insert(message.key()))
+            .collect()
+    };
+    if !fresh.is_empty() {
+        position::announce(Kind::Storer)?;
+        insert(&fresh, &position::draw(fresh.len())?, now)?;
+    }
+    let seen = observe(first.keys().filter(|id| !recorded.contains(*id)))?;
+    let mut answered = HashSet::new();
+    Ok(messages
+        .iter()
+        .map(|message| {
+            let key = message.key();
+            let outcome = if recorded.contains(&key) && answered.insert(key.clone()) {
+                Accepted::New
+            } else {
+                let content = seen.get(&key).cloned().unwrap_or_else(|| first[&key].fingerprint.clone());
+                compare(content, &message.fingerprint)
+            };
+            (message.id, outcome)
+        })
+        .collect())
+}
+
+fn compare(seen: Option<Vec<u8>>, handed_in: &Option<Vec<u8>>) -> Accepted {
+    match (seen, handed_in) {
+        (Some(seen), Some(handed_in)) if seen != *handed_in => Accepted::Mismatch,
+        _ => Accepted::Duplicate,
+    }
+}
+
+fn record(first: &BTreeMap<Id, &NewMessage>, now: Instant) -> Result<HashSet<Id>> {
+    if first.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let args = [
+        arg(first.keys().map(|(consumer, _)| consumer.clone()).collect::<Vec<_>>()),
+        arg(first.keys().map(|(_, id)| *id).collect::<Vec<_>>()),
+        arg(first.values().map(|message| message.fingerprint.clone()).collect::<Vec<_>>()),
+        arg(now),
+    ];
+    Ok(plan::rows(RECORD, &args, |row| (row.must(1), row.id(2)))?.into_iter().collect())
+}
+
+/// Counts a further sighting of ids and returns the content they were first seen with.
+fn observe<'a>(ids: impl Iterator<Item = &'a Id>) -> Result<HashMap<Id, Option<Vec<u8>>>> {
+    let (consumers, ids): (Vec<String>, Vec<Uuid>) = ids.cloned().unzip();
+    if ids.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let found = plan::rows(OBSERVE, &[arg(consumers), arg(ids)], |row| {
+        ((row.must(1), row.id(2)), row.get::<Vec<u8>>(3))
+    })?;
+    Ok(found.into_iter().collect())
+}
+
+fn insert(fresh: &[&NewMessage], numbers: &[i64], now: Instant) -> Result<()> {
+    let partitions: Vec<i32> = fresh
+        .iter()
+        .map(|message| partition::partition_of(message.stream_id.unwrap_or(message.id)))
+        .collect();
+    let waits: Vec<Option<Instant>> = fresh
+        .iter()
+        .map(|message| envelope::waiting_until(message.scheduled_for, now))
+        .collect();
+    let lanes: Vec<Option<i16>> = partitions
+        .iter()
+        .zip(&waits)
+        .map(|(partition, wait)| wait.is_none().then(|| partition::lane(*partition)))
+        .collect();
+    macro_rules! column {
+        ($message:ident => $value:expr) => {
+            arg(fresh.iter().map(|$message| $value).collect::<Vec<_>>())
+        };
+    }
+    let args = [
+        column!(message => message.consumer_id.clone()),
+        arg(numbers.to_vec()),
+        column!(message => message.id),
+        column!(message => message.stream_id),
+        arg(partitions),
+        arg(lanes),
+        column!(message => message.message_type.clone()),
+        column!(message => message.payload),
+        column!(message => message.metadata),
+        column!(message => message.scope),
+        column!(message => message.is_event),
+        column!(message => message.correlation_id.clone()),
+        column!(message => message.causation_id.clone()),
+        column!(message => message.source.clone()),
+        column!(message => message.traceparent.clone()),
+        column!(message => message.tracestate.clone()),
+        column!(message => message.occurred_at),
+        arg(waits),
+        arg(now),
+    ];
+    plan::execute(INSERT, &args)?;
+    Ok(())
+}

@@ -1,0 +1,337 @@
+//! Which instance may touch which part of a queue, its share, its handover.
+//!
+//! A lane changes hands only under the mutex of its owner, and only when no claim of the owner names a
+//! message in it. Unowned lanes are taken with SKIP LOCKED. A lane that is to go but still has messages
+//! in flight gets a successor: its owner claims nothing more from it and hands it over when it is empty.
+
+use crate::config::{self, LANES};
+use crate::datum::Instant;
+use crate::error::Result;
+use crate::instance::Live;
+use crate::lock;
+use crate::plan::{self, arg};
+use crate::queue::Queue;
+use crate::retry::{self, Reap};
+use pgrx::datum::Uuid;
+use std::collections::{BTreeMap, BTreeSet};
+
+// $1: queue, $2: consumer
+const LANES_OF: &str = "
+SELECT l.lane, l.owner, l.successor, w.low, w.moved_at
+  FROM postroom.lane l
+  JOIN postroom.lane_low w USING (queue, consumer_id, lane)
+ WHERE l.queue = $1 AND l.consumer_id = $2
+ ORDER BY l.lane";
+
+// $1: queue, $2: consumer, $3: lanes
+const CREATE_LANES: &str = "
+INSERT INTO postroom.lane (queue, consumer_id, lane)
+SELECT $1, $2, n FROM pg_catalog.generate_series(0, $3 - 1) AS n ORDER BY n
+    ON CONFLICT DO NOTHING";
+const CREATE_LOWS: &str = "
+INSERT INTO postroom.lane_low (queue, consumer_id, lane)
+SELECT $1, $2, n FROM pg_catalog.generate_series(0, $3 - 1) AS n ORDER BY n
+    ON CONFLICT DO NOTHING";
+
+// $1: queue, $2: consumer
+const MEMBERS_OF: &str = "
+SELECT m.instance_id, m.seen_at, m.lowest_claim, i.lease_expiry, i.evicted_at
+  FROM postroom.member m
+  LEFT JOIN postroom.instance i ON i.instance_id = m.instance_id
+ WHERE m.queue = $1 AND m.consumer_id = $2
+ ORDER BY m.instance_id";
+
+// $1: queue, $2: consumer, $3: instance, $4: now, $5: lowest claim
+const JOIN: &str = "
+INSERT INTO postroom.member (queue, consumer_id, instance_id, seen_at, lowest_claim)
+VALUES ($1, $2, $3, $4, $5)
+    ON CONFLICT (queue, consumer_id, instance_id)
+    DO UPDATE SET seen_at = EXCLUDED.seen_at, lowest_claim = EXCLUDED.lowest_claim";
+const LAST_CLAIM: &str = "SELECT last_value FROM postroom.claim_id";
+const LEAVE: &str = "
+DELETE FROM postroom.member WHERE queue = $1 AND consumer_id = $2 AND instance_id = $3";
+
+// $1: instance, $2: now
+const EVICT: &str = "
+UPDATE postroom.instance
+   SET evicted_at = $2
+ WHERE evicted_at IS NULL
+   AND instance_id = ANY (ARRAY(
+       SELECT instance_id
+         FROM postroom.instance
+        WHERE instance_id = $1 AND evicted_at IS NULL AND lease_expiry < $2
+          FOR UPDATE SKIP LOCKED))";
+
+// $1: queue, $2: consumer, $3: owner, $4: lanes to keep
+const FREE: &str = "
+UPDATE postroom.lane
+   SET owner = NULL
+ WHERE queue = $1 AND consumer_id = $2 AND owner = $3 AND NOT lane = ANY ($4)";
+
+// $1: queue, $2: consumer, $3: taker, $4: present members, $5: how many
+const TAKE: &str = "
+UPDATE postroom.lane
+   SET owner = $3, successor = NULL
+ WHERE queue = $1 AND consumer_id = $2 AND owner IS NULL
+   AND lane = ANY (ARRAY(
+       SELECT lane
+         FROM postroom.lane
+        WHERE queue = $1 AND consumer_id = $2 AND owner IS NULL
+          AND (successor IS NULL OR successor = $3 OR NOT successor = ANY ($4))
+        ORDER BY lane
+        LIMIT $5
+          FOR UPDATE SKIP LOCKED))";
+
+// $1: queue, $2: consumer, $3: owner, $4: lanes, $5: new owners, $6: successors
+const HAND_OVER: &str = "
+UPDATE postroom.lane l
+   SET owner = u.owner, successor = u.successor
+  FROM unnest($4::smallint[], $5::uuid[], $6::uuid[]) AS u (lane, owner, successor)
+ WHERE l.queue = $1 AND l.consumer_id = $2 AND l.lane = u.lane AND l.owner = $3";
+
+#[derive(Clone, Debug)]
+pub struct Lane {
+    pub lane: i16,
+    pub owner: Option<Uuid>,
+    pub successor: Option<Uuid>,
+    pub low: i64,
+    pub moved_at: Instant,
+}
+
+/// An instance whose claim call for this queue was seen at some time.
+pub struct Member {
+    pub instance_id: Uuid,
+    pub seen_at: Instant,
+    pub lowest_claim: i64,
+    expiry: Option<Instant>,
+    evicted: bool,
+}
+
+impl Member {
+    fn is_gone(&self, now: Instant) -> bool {
+        self.evicted || self.expiry.is_none_or(|expiry| expiry < now)
+    }
+
+    fn is_present(&self, now: Instant) -> bool {
+        !self.is_gone(now) && self.seen_at.plus_micros(config::instance_lease_micros()) >= now
+    }
+}
+
+/// Who takes part in a queue, as one call sees it.
+pub struct Roster<'a> {
+    queue: &'a Queue,
+    me: Uuid,
+    now: Instant,
+    pub members: Vec<Member>,
+}
+
+impl<'a> Roster<'a> {
+    pub fn load(queue: &'a Queue, me: Uuid, now: Instant) -> Result<Roster<'a>> {
+        let members = plan::rows(MEMBERS_OF, &names(queue), |row| Member {
+            instance_id: row.id(1),
+            seen_at: row.instant(2),
+            lowest_claim: row.must(3),
+            expiry: row.get(4),
+            evicted: row.get::<Instant>(5).is_some(),
+        })?;
+        Ok(Roster { queue, me, now, members })
+    }
+
+    fn my_row(&self) -> Option<&Member> {
+        self.members.iter().find(|member| member.instance_id == self.me)
+    }
+
+    /// No claim of the caller has a lower id.
+    pub fn lowest_claim(&self) -> i64 {
+        self.my_row().map_or(0, |member| member.lowest_claim)
+    }
+
+    /// Makes the caller a member, or renews its being seen, at most every third of the lease.
+    pub fn join(&self, lowest_own_claim: Option<i64>) -> Result<()> {
+        let third = config::instance_lease_micros() / 3;
+        let lowest = match self.my_row() {
+            Some(member) if member.seen_at.plus_micros(third) >= self.now => return Ok(()),
+            Some(_) => match lowest_own_claim {
+                Some(claim_id) => claim_id,
+                None => plan::rows(LAST_CLAIM, &[], |row| row.must(1))?.first().copied().unwrap_or(0),
+            },
+            None => 0,
+        };
+        let [queue, consumer] = names(self.queue);
+        plan::execute(JOIN, &[queue, consumer, arg(self.me), arg(self.now), arg(lowest)])?;
+        Ok(())
+    }
+
+    /// Cleans up after members that are gone, or that live and have stopped claiming.
+    pub fn clean_up(&self, live: &Live) -> Result<()> {
+        let lease = config::instance_lease_micros();
+        // Whoever was away, or has just started, must not take the others for dead.
+        let may_evict = live.live_since.plus_micros(lease) <= self.now
+            && Instant::server_start().plus_micros(lease) <= self.now;
+        for member in self.members.iter().filter(|member| member.instance_id != self.me) {
+            if member.is_present(self.now) {
+                continue;
+            }
+            let known_gone = member.evicted || member.expiry.is_none();
+            if member.is_gone(self.now) && !known_gone && !may_evict {
+                continue;
+            }
+            // The mutex keeps a claim call of the victim from committing work nobody would see.
+            if !lock::try_mutex(self.queue.mutex(member.instance_id)) {
+                continue;
+            }
+            if !member.is_gone(self.now) {
+                free(self.queue, member, Reap::Lapsed, self.now)?;
+            } else if known_gone || mark_evicted(member.instance_id, self.now)? {
+                free(self.queue, member, Reap::Any, self.now)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes lanes, or hands some over, so that the caller holds its share; returns those it serves.
+    pub fn share(&self, in_flight: &BTreeSet<i16>) -> Result<Vec<Lane>> {
+        let mut lanes = read(self.queue)?;
+        if lanes.len() < LANES as usize {
+            create(self.queue)?;
+            lanes = read(self.queue)?;
+        }
+        let mut load = self.load_of(&lanes);
+        let mine = load[&self.me];
+        let fair = (LANES as usize).div_ceil(load.len());
+        let least = load.values().copied().min().unwrap_or(0);
+        if mine < fair && lanes.iter().any(|lane| lane.owner.is_none()) {
+            self.take(fair - mine, load.keys().copied().collect())?;
+            lanes = read(self.queue)?;
+        } else if self.hand_over(&lanes, in_flight, &mut load, surplus(mine, fair, least))? {
+            lanes = read(self.queue)?;
+        }
+        lanes.retain(|lane| lane.owner == Some(self.me) && lane.successor.is_none());
+        Ok(lanes)
+    }
+
+    /// Lanes per present member, those promised to a successor counted as his.
+    fn load_of(&self, lanes: &[Lane]) -> BTreeMap<Uuid, usize> {
+        let mut load: BTreeMap<Uuid, usize> = self
+            .members
+            .iter()
+            .filter(|member| member.is_present(self.now))
+            .map(|member| (member.instance_id, 0))
+            .collect();
+        load.entry(self.me).or_default();
+        for lane in lanes {
+            let promised = lane.successor.filter(|successor| load.contains_key(successor));
+            if let Some(count) = promised.or(lane.owner).and_then(|holder| load.get_mut(&holder)) {
+                *count += 1;
+            }
+        }
+        load
+    }
+
+    fn take(&self, wanted: usize, present: Vec<Uuid>) -> Result<()> {
+        let [queue, consumer] = names(self.queue);
+        let args = [queue, consumer, arg(self.me), arg(present), arg(wanted as i64)];
+        plan::execute(TAKE, &args)?;
+        Ok(())
+    }
+
+    fn hand_over(
+        &self,
+        lanes: &[Lane],
+        in_flight: &BTreeSet<i16>,
+        load: &mut BTreeMap<Uuid, usize>,
+        surplus: usize,
+    ) -> Result<bool> {
+        let mut moves: BTreeMap<i16, Option<Uuid>> = BTreeMap::new();
+        let own = || lanes.iter().filter(|lane| lane.owner == Some(self.me));
+        for lane in own().filter(|lane| lane.successor.is_some()) {
+            let successor = lane.successor.filter(|successor| load.contains_key(successor));
+            if successor.is_none() || !in_flight.contains(&lane.lane) {
+                moves.insert(lane.lane, successor);
+            }
+        }
+        let mut spare: Vec<&Lane> = own().filter(|lane| lane.successor.is_none()).collect();
+        spare.sort_by_key(|lane| in_flight.contains(&lane.lane));
+        for lane in spare.into_iter().take(surplus) {
+            load.entry(self.me).and_modify(|count| *count -= 1);
+            let next = load.iter().min_by_key(|(_, count)| **count).map(|(id, _)| *id);
+            if let Some(next) = next.filter(|next| *next != self.me) {
+                load.entry(next).and_modify(|count| *count += 1);
+                moves.insert(lane.lane, Some(next));
+            }
+        }
+        self.write_moves(moves, in_flight)
+    }
+
+    fn write_moves(&self, moves: BTreeMap<i16, Option<Uuid>>, in_flight: &BTreeSet<i16>) -> Result<bool> {
+        if moves.is_empty() {
+            return Ok(false);
+        }
+        let (mut lanes, mut owners, mut successors) = (Vec::new(), Vec::new(), Vec::new());
+        for (lane, next) in moves {
+            let waits = in_flight.contains(&lane);
+            lanes.push(lane);
+            owners.push(next.filter(|_| !waits).unwrap_or(self.me));
+            successors.push(next.filter(|_| waits));
+        }
+        let [queue, consumer] = names(self.queue);
+        let args = [queue, consumer, arg(self.me), arg(lanes), arg(owners), arg(successors)];
+        Ok(plan::execute(HAND_OVER, &args)? > 0)
+    }
+}
+
+/// How many lanes to give up: all above the fair share, and one while somebody has two less.
+fn surplus(mine: usize, fair: usize, least: usize) -> usize {
+    if mine > fair { mine - fair } else { usize::from(mine >= least + 2) }
+}
+
+fn names(queue: &Queue) -> [plan::Arg; 2] {
+    [arg(queue.name), arg(queue.consumer.clone())]
+}
+
+fn read(queue: &Queue) -> Result<Vec<Lane>> {
+    plan::rows(LANES_OF, &names(queue), |row| Lane {
+        lane: row.must(1),
+        owner: row.get(2),
+        successor: row.get(3),
+        low: row.must(4),
+        moved_at: row.instant(5),
+    })
+}
+
+fn create(queue: &Queue) -> Result<()> {
+    for statement in [CREATE_LANES, CREATE_LOWS] {
+        let [name, consumer] = names(queue);
+        plan::execute(statement, &[name, consumer, arg(i32::from(LANES))])?;
+    }
+    Ok(())
+}
+
+fn mark_evicted(victim: Uuid, now: Instant) -> Result<bool> {
+    Ok(plan::execute(EVICT, &[arg(victim), arg(now)])? > 0)
+}
+
+/// Takes back what a member holds; under its mutex. Its lanes stay while a claim names them.
+fn free(queue: &Queue, member: &Member, what: Reap, now: Instant) -> Result<()> {
+    let id = member.instance_id;
+    retry::reap_all(queue, id, member.lowest_claim, what, now)?;
+    let still_named = retry::lanes_in_claims(queue, id, member.lowest_claim)?;
+    let is_clean = still_named.is_empty();
+    let [name, consumer] = names(queue);
+    plan::execute(FREE, &[name, consumer, arg(id), arg(still_named)])?;
+    if is_clean && what != Reap::Lapsed {
+        let [name, consumer] = names(queue);
+        plan::execute(LEAVE, &[name, consumer, arg(id)])?;
+    }
+    Ok(())
+}
+
+/// Gives back, free of charge, all that an instance holds of a queue; under its mutex.
+pub fn leave(queue: &Queue, me: Uuid, now: Instant) -> Result<()> {
+    for member in Roster::load(queue, me, now)?.members {
+        if member.instance_id == me {
+            free(queue, &member, Reap::Released, now)?;
+        }
+    }
+    Ok(())
+}

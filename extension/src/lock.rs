@@ -1,0 +1,82 @@
+//! Heavyweight locks under tags of our own. They live in the server's lock table, end with the
+//! transaction, survive PREPARE, and everyone can see who holds what.
+
+use pgrx::pg_sys;
+
+/// What a lock says. The numbers keep clear of 1 and 2, which are users' advisory locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Exclusive: whoever changes what an instance holds of a queue.
+    Mutex = 0x5001,
+    /// Shared: "I store, and draw no number up to this one".
+    Storer = 0x5002,
+    /// Shared: the same, by a transaction that appends events.
+    Appender = 0x5003,
+}
+
+fn tag(kind: Kind, key: u64) -> pg_sys::LOCKTAG {
+    pg_sys::LOCKTAG {
+        // SAFETY: MyDatabaseId is set before any function of ours can run.
+        locktag_field1: u32::from(unsafe { pg_sys::MyDatabaseId }),
+        locktag_field2: (key >> 32) as u32,
+        locktag_field3: key as u32,
+        locktag_field4: kind as u16,
+        locktag_type: pg_sys::LockTagType::LOCKTAG_ADVISORY as u8,
+        locktag_lockmethodid: pg_sys::USER_LOCKMETHOD as u8,
+    }
+}
+
+fn acquire(kind: Kind, key: u64, mode: u32, dont_wait: bool) -> bool {
+    let tag = tag(kind, key);
+    // SAFETY: the tag outlives the call; the lock is held by the transaction, not by the session.
+    let got = unsafe { pg_sys::LockAcquire(&tag, mode as pg_sys::LOCKMODE, false, dont_wait) };
+    got != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
+}
+
+/// Takes the mutex if nobody else holds it.
+pub fn try_mutex(key: u64) -> bool {
+    acquire(Kind::Mutex, key, pg_sys::ExclusiveLock, true)
+}
+
+/// Waits for the mutex.
+pub fn wait_mutex(key: u64) {
+    acquire(Kind::Mutex, key, pg_sys::ExclusiveLock, false);
+}
+
+/// Announces a number to the end of the transaction or of the subtransaction that is rolled back.
+pub fn announce(kind: Kind, number: i64) {
+    acquire(kind, number as u64, pg_sys::ShareLock, false);
+}
+
+/// Whether this transaction still holds the announcement: a rolled-back savepoint may have dropped it.
+pub fn is_announced(kind: Kind, number: i64) -> bool {
+    let tag = tag(kind, number as u64);
+    let mode = pg_sys::ShareLock as pg_sys::LOCKMODE;
+    // SAFETY: looks into this backend's own lock table.
+    unsafe {
+        #[cfg(any(feature = "pg15", feature = "pg16"))]
+        return pg_sys::LockHeldByMe(&tag, mode);
+        #[cfg(any(feature = "pg17", feature = "pg18"))]
+        return pg_sys::LockHeldByMe(&tag, mode, false);
+    }
+}
+
+/// The least number announced by anyone in this database, prepared transactions included.
+pub fn least_announced(kinds: &[Kind]) -> Option<i64> {
+    // SAFETY: returns a palloc'd copy of the whole lock table, taken under all its partition locks.
+    let locks = unsafe {
+        let data = pg_sys::GetLockStatusData();
+        core::slice::from_raw_parts((*data).locks, (*data).nelements as usize)
+    };
+    locks
+        .iter()
+        .filter(|lock| lock.holdMask != 0 && kinds.iter().any(|kind| is_ours(&lock.locktag, *kind)))
+        .map(|lock| i64::from(lock.locktag.locktag_field2) << 32 | i64::from(lock.locktag.locktag_field3))
+        .min()
+}
+
+fn is_ours(found: &pg_sys::LOCKTAG, kind: Kind) -> bool {
+    let ours = tag(kind, 0);
+    (found.locktag_type, found.locktag_field1, found.locktag_field4)
+        == (ours.locktag_type, ours.locktag_field1, ours.locktag_field4)
+}

@@ -1,0 +1,254 @@
+//! A message is stored with the change that caused it.
+
+mod store;
+
+pub use store::{Outcome, Stored, store};
+
+use crate::datum::{Instant, Json};
+use crate::envelope::{self, Column};
+use crate::error::{Error, Result, Rows, check_id, required, required_text};
+use crate::partition::new_id;
+use crate::plan;
+use pgrx::datum::Uuid;
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+
+/// A message to be stored.
+pub struct NewMessage {
+    pub id: Uuid,
+    pub stream_id: Option<Uuid>,
+    pub destination: Option<String>,
+    pub message_type: String,
+    pub payload: Json,
+    pub metadata: Option<Json>,
+    pub scope: Option<Json>,
+    pub is_event: bool,
+    pub correlation_id: Option<String>,
+    pub causation_id: Option<String>,
+    pub scheduled_for: Option<Instant>,
+    pub expected_version: Option<i64>,
+}
+
+impl NewMessage {
+    /// An event exists only in the event store if nobody is to receive it.
+    pub fn is_delivered(&self) -> bool {
+        !self.is_event || self.destination.is_some()
+    }
+
+    fn check(&self, place: &str, now: Instant) -> Result<()> {
+        envelope::check_type(&format!("{place}.message_type"), &self.message_type)?;
+        check_id(&format!("{place}.message_id"), self.id)?;
+        if let Some(stream_id) = self.stream_id {
+            check_id(&format!("{place}.stream_id"), stream_id)?;
+        }
+        if self.is_event && self.stream_id.is_none() {
+            return Err(Error::bad(
+                format!("{place}.stream_id"),
+                "an event needs a stream",
+                "Pass the stream the event belongs to, or set is_event to false.",
+            ));
+        }
+        if self.is_event && envelope::waiting_until(self.scheduled_for, now).is_some() {
+            return Err(Error::bad(
+                format!("{place}.scheduled_for"),
+                "an event has happened and cannot be scheduled",
+                "Schedule a message that is no event.",
+            ));
+        }
+        check_expectation(place, self)
+    }
+}
+
+fn check_expectation(place: &str, message: &NewMessage) -> Result<()> {
+    let problem = match message.expected_version {
+        None => return Ok(()),
+        Some(version) if version < 0 => "is negative",
+        Some(_) if !message.is_event => "is for events only",
+        Some(_) => return Ok(()),
+    };
+    Err(Error::bad(
+        format!("{place}.expected_version"),
+        problem,
+        "Leave it out for any version, pass 0 for a new stream, n for exactly n events.",
+    ))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Envelope<'a> {
+    #[serde(borrow)]
+    message_id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    stream_id: Option<Cow<'a, str>>,
+    destination: Option<String>,
+    message_type: String,
+    #[serde(borrow)]
+    payload: &'a RawValue,
+    #[serde(borrow)]
+    metadata: Option<&'a RawValue>,
+    #[serde(borrow)]
+    scope: Option<&'a RawValue>,
+    is_event: Option<bool>,
+    correlation_id: Option<String>,
+    causation_id: Option<String>,
+    #[serde(borrow)]
+    scheduled_for: Option<Cow<'a, str>>,
+    expected_version: Option<i64>,
+}
+
+/// Reads envelopes; with `ids_required` a message without an id is refused, for a call that is repeated
+/// after a lost answer would store it twice.
+pub fn parse(argument: &str, json: Json, ids_required: bool, now: Instant) -> Result<Vec<NewMessage>> {
+    let text = json.text();
+    let mut messages = Vec::new();
+    for (place, element) in envelope::elements(argument, &text)? {
+        let envelope: Envelope = envelope::element(&place, element)?;
+        let message = from_envelope(&place, envelope, ids_required)?;
+        message.check(&place, now)?;
+        messages.push(message);
+    }
+    Ok(messages)
+}
+
+fn from_envelope(place: &str, envelope: Envelope<'_>, ids_required: bool) -> Result<NewMessage> {
+    let id = envelope::id(&format!("{place}.message_id"), envelope.message_id)?;
+    if id.is_none() && ids_required {
+        return Err(Error::null(format!("{place}.message_id")));
+    }
+    Ok(NewMessage {
+        id: id.unwrap_or_else(new_id),
+        stream_id: envelope::id(&format!("{place}.stream_id"), envelope.stream_id)?,
+        destination: envelope.destination,
+        message_type: envelope.message_type,
+        payload: envelope::payload(place, envelope.payload)?,
+        metadata: envelope::optional(envelope.metadata),
+        scope: envelope::optional(envelope.scope),
+        is_event: envelope.is_event.unwrap_or(false),
+        correlation_id: envelope.correlation_id,
+        causation_id: envelope.causation_id,
+        scheduled_for: envelope::instant(envelope.scheduled_for),
+        expected_version: envelope.expected_version,
+    })
+}
+
+#[pg_extern(sql = false)]
+#[allow(clippy::too_many_arguments)]
+fn send(
+    message_type: Option<String>,
+    payload: Option<Json>,
+    stream_id: Option<Uuid>,
+    destination: Option<String>,
+    is_event: Option<bool>,
+    message_id: Option<Uuid>,
+    metadata: Option<Json>,
+    scope: Option<Json>,
+    correlation_id: Option<String>,
+    causation_id: Option<String>,
+    scheduled_for: Option<Instant>,
+) -> core::result::Result<Uuid, ErrorReport> {
+    let _steady = plan::steady();
+    let now = Instant::now();
+    let payload = required("payload", payload)?;
+    envelope::check_payload("message", payload.size())?;
+    let message = NewMessage {
+        id: message_id.unwrap_or_else(new_id),
+        stream_id,
+        destination,
+        message_type: required_text("message_type", message_type)?,
+        payload,
+        metadata,
+        scope,
+        is_event: is_event.unwrap_or(false),
+        correlation_id,
+        causation_id,
+        scheduled_for,
+        expected_version: None,
+    };
+    message.check("message", now)?;
+    let id = message.id;
+    store(vec![message], now)?;
+    Ok(id)
+}
+
+/// (message_id, stream_id, partition_number, outcome, event_version)
+type StoredRow = (Uuid, Option<Uuid>, i32, &'static str, Option<i64>);
+
+fn stored_rows(stored: Vec<Stored>) -> TableIterator<'static, StoredRow> {
+    TableIterator::new(stored.into_iter().map(|stored| {
+        (
+            stored.id,
+            stored.stream_id,
+            stored.partition_number,
+            stored.outcome.text(),
+            stored.version,
+        )
+    }))
+}
+
+#[pg_extern(sql = false)]
+fn store_outbox_messages(messages: Option<Json>) -> Rows<StoredRow> {
+    let _steady = plan::steady();
+    let now = Instant::now();
+    let messages = parse("messages", required("messages", messages)?, false, now)?;
+    Ok(stored_rows(store(messages, now)?))
+}
+
+#[pg_extern(sql = false)]
+#[allow(clippy::too_many_arguments)]
+fn store_outbox_arrays(
+    message_types: Option<Vec<Option<String>>>,
+    payloads: Option<Vec<Option<Json>>>,
+    stream_ids: Option<Vec<Option<Uuid>>>,
+    destinations: Option<Vec<Option<String>>>,
+    is_events: Option<Vec<Option<bool>>>,
+    message_ids: Option<Vec<Option<Uuid>>>,
+    metadatas: Option<Vec<Option<Json>>>,
+    scopes: Option<Vec<Option<Json>>>,
+    correlation_ids: Option<Vec<Option<String>>>,
+    causation_ids: Option<Vec<Option<String>>>,
+    scheduled_fors: Option<Vec<Option<Instant>>>,
+    expected_versions: Option<Vec<Option<i64>>>,
+) -> Rows<StoredRow> {
+    let _steady = plan::steady();
+    let now = Instant::now();
+    let types = required("message_types", message_types)?;
+    let count = types.len();
+    envelope::check_count("message_types", count)?;
+    let mut payloads = Column::new("payloads", Some(required("payloads", payloads)?), count)?;
+    let mut streams = Column::new("stream_ids", stream_ids, count)?;
+    let mut destinations = Column::new("destinations", destinations, count)?;
+    let mut events = Column::new("is_events", is_events, count)?;
+    let mut ids = Column::new("message_ids", message_ids, count)?;
+    let mut metadatas = Column::new("metadatas", metadatas, count)?;
+    let mut scopes = Column::new("scopes", scopes, count)?;
+    let mut correlations = Column::new("correlation_ids", correlation_ids, count)?;
+    let mut causations = Column::new("causation_ids", causation_ids, count)?;
+    let mut schedules = Column::new("scheduled_fors", scheduled_fors, count)?;
+    let mut expectations = Column::new("expected_versions", expected_versions, count)?;
+    let mut messages = Vec::with_capacity(count);
+    for (i, message_type) in types.into_iter().enumerate() {
+        let place = format!("messages[{i}]");
+        let payload = required(&format!("{place}.payload"), payloads.next())?;
+        envelope::check_payload(&place, payload.size())?;
+        let message = NewMessage {
+            id: ids.next().unwrap_or_else(new_id),
+            stream_id: streams.next(),
+            destination: destinations.next(),
+            message_type: required(&format!("{place}.message_type"), message_type)?,
+            payload,
+            metadata: metadatas.next(),
+            scope: scopes.next(),
+            is_event: events.next().unwrap_or(false),
+            correlation_id: correlations.next(),
+            causation_id: causations.next(),
+            scheduled_for: schedules.next(),
+            expected_version: expectations.next(),
+        };
+        message.check(&place, now)?;
+        messages.push(message);
+    }
+    Ok(stored_rows(store(messages, now)?))
+}

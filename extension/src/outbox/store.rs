@@ -1,0 +1,194 @@
+//! Storing, all or nothing: streams locked in order, versions read in a younger snapshot, numbers
+//! announced and drawn in input order, rows inserted in key order. Two stores never wait for each other
+//! in a circle; two stores of one transaction may, with another transaction that does the same.
+
+use super::NewMessage;
+use crate::datum::Instant;
+use crate::envelope;
+use crate::error::{Error, Result};
+use crate::event::{self, Known};
+use crate::lock::Kind;
+use crate::partition;
+use crate::plan::{self, arg};
+use crate::position;
+use pgrx::datum::Uuid;
+use std::collections::{HashMap, HashSet};
+
+// Parallel arrays, one element per message. An id that is there already is a duplicate.
+const INSERT: &str = "
+INSERT INTO postroom.outbox
+       (sequence_order, message_id, stream_id, partition_number, lane, destination, message_type,
+        payload, metadata, scope, is_event, correlation_id, causation_id, status, scheduled_for, created_at)
+SELECT u.sequence_order, u.message_id, u.stream_id, u.partition_number, u.lane, u.destination,
+       u.message_type, u.payload, u.metadata, u.scope, u.is_event, u.correlation_id, u.causation_id,
+       CASE WHEN u.is_event THEN 3 ELSE 1 END, u.scheduled_for, $15
+  FROM unnest($1::bigint[], $2::uuid[], $3::uuid[], $4::integer[], $5::smallint[], $6::text[],
+              $7::text[], $8::jsonb[], $9::jsonb[], $10::jsonb[], $11::boolean[], $12::text[],
+              $13::text[], $14::timestamptz[])
+       AS u (sequence_order, message_id, stream_id, partition_number, lane, destination, message_type,
+             payload, metadata, scope, is_event, correlation_id, causation_id, scheduled_for)
+ ORDER BY u.message_id
+    ON CONFLICT (message_id) DO NOTHING
+RETURNING message_id";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Stored,
+    Duplicate,
+}
+
+impl Outcome {
+    pub fn text(self) -> &'static str {
+        match self {
+            Outcome::Stored => "stored",
+            Outcome::Duplicate => "duplicate",
+        }
+    }
+}
+
+/// What became of one message; version and position are those of an event.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    pub id: Uuid,
+    pub stream_id: Option<Uuid>,
+    pub partition_number: i32,
+    pub outcome: Outcome,
+    pub version: Option<i64>,
+    pub position: Option<i64>,
+}
+
+/// Stores messages; one result each, in input order.
+pub fn store(messages: Vec<NewMessage>, now: Instant) -> Result<Vec<Stored>> {
+    let mut seen = HashSet::new();
+    let first: Vec<&NewMessage> =
+        messages.iter().filter(|message| seen.insert(message.id)).collect();
+    let events: Vec<&NewMessage> = first.iter().filter(|message| message.is_event).copied().collect();
+    let streams = event::lock_streams(&events)?;
+    let known = event::known(&events)?;
+    let mut versions = event::check_versions(&streams, &events, &known)?;
+    let fresh: Vec<&NewMessage> =
+        first.iter().filter(|message| !known.contains_key(&message.id)).copied().collect();
+    let numbers = draw(&fresh)?;
+    let inserted = insert(&fresh, &numbers, now)?;
+    refuse_taken(&fresh, &inserted)?;
+    let mut done: HashMap<Uuid, Stored> = HashMap::new();
+    let mut appended = Vec::new();
+    for (message, number) in fresh.iter().zip(&numbers) {
+        let is_new = !message.is_delivered() || inserted.contains(&message.id);
+        let mut stored = outcome(message, if is_new { Outcome::Stored } else { Outcome::Duplicate });
+        if let Some(stream_id) = message.stream_id.filter(|_| message.is_event) {
+            let version = versions.entry(stream_id).or_insert(0);
+            *version += 1;
+            stored.version = Some(*version);
+            stored.position = Some(*number);
+            appended.push((*message, *version, *number));
+        }
+        done.insert(message.id, stored);
+    }
+    event::insert(&appended, now)?;
+    Ok(answer(&messages, done, &known))
+}
+
+/// Announces, then draws one number for each message.
+fn draw(fresh: &[&NewMessage]) -> Result<Vec<i64>> {
+    if fresh.is_empty() {
+        return Ok(Vec::new());
+    }
+    let appends = fresh.iter().any(|message| message.is_event);
+    position::announce(if appends { Kind::Appender } else { Kind::Storer })?;
+    position::draw(fresh.len())
+}
+
+/// An event whose id belongs to another message must not be lost as a duplicate.
+fn refuse_taken(fresh: &[&NewMessage], inserted: &HashSet<Uuid>) -> Result<()> {
+    let taken = fresh
+        .iter()
+        .find(|message| message.is_event && message.is_delivered() && !inserted.contains(&message.id));
+    match taken {
+        Some(message) => Err(Error::IdTaken { message_id: message.id, taken_by: "another message" }),
+        None => Ok(()),
+    }
+}
+
+fn outcome(message: &NewMessage, outcome: Outcome) -> Stored {
+    Stored {
+        id: message.id,
+        stream_id: message.stream_id,
+        partition_number: partition::partition_of(message.stream_id.unwrap_or(message.id)),
+        outcome,
+        version: None,
+        position: None,
+    }
+}
+
+fn answer(
+    messages: &[NewMessage],
+    done: HashMap<Uuid, Stored>,
+    known: &HashMap<Uuid, Known>,
+) -> Vec<Stored> {
+    let mut answered = HashSet::new();
+    messages
+        .iter()
+        .map(|message| {
+            let mut stored =
+                done.get(&message.id).cloned().unwrap_or_else(|| outcome(message, Outcome::Duplicate));
+            if let Some(known) = known.get(&message.id) {
+                stored.version = Some(known.version);
+                stored.position = Some(known.position);
+            }
+            if !answered.insert(message.id) {
+                stored.outcome = Outcome::Duplicate;
+            }
+            stored
+        })
+        .collect()
+}
+
+fn insert(fresh: &[&NewMessage], numbers: &[i64], now: Instant) -> Result<HashSet<Uuid>> {
+    let rows: Vec<(&NewMessage, i64)> = fresh
+        .iter()
+        .copied()
+        .zip(numbers.iter().copied())
+        .filter(|(message, _)| message.is_delivered())
+        .collect();
+    if rows.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let partitions: Vec<i32> = rows
+        .iter()
+        .map(|(message, _)| partition::partition_of(message.stream_id.unwrap_or(message.id)))
+        .collect();
+    let waits: Vec<Option<Instant>> = rows
+        .iter()
+        .map(|(message, _)| envelope::waiting_until(message.scheduled_for, now))
+        .collect();
+    // A scheduled message has no lane until it is due, and holds nobody back before.
+    let lanes: Vec<Option<i16>> = partitions
+        .iter()
+        .zip(&waits)
+        .map(|(partition, wait)| wait.is_none().then(|| partition::lane(*partition)))
+        .collect();
+    macro_rules! column {
+        ($message:ident => $value:expr) => {
+            arg(rows.iter().map(|($message, _)| $value).collect::<Vec<_>>())
+        };
+    }
+    let args = [
+        arg(rows.iter().map(|(_, number)| *number).collect::<Vec<_>>()),
+        column!(message => message.id),
+        column!(message => message.stream_id),
+        arg(partitions),
+        arg(lanes),
+        column!(message => message.destination.clone()),
+        column!(message => message.message_type.clone()),
+        column!(message => message.payload),
+        column!(message => message.metadata),
+        column!(message => message.scope),
+        column!(message => message.is_event),
+        column!(message => message.correlation_id.clone()),
+        column!(message => message.causation_id.clone()),
+        arg(waits),
+        arg(now),
+    ];
+    Ok(plan::rows(INSERT, &args, |row| row.id(1))?.into_iter().collect())
+}

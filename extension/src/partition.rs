@@ -1,0 +1,77 @@
+//! A key belongs to exactly one partition and lane, on every machine and for ever.
+//!
+//! partition = XXH64(the 16 bytes of the id, seed 0) mod 10,000; lane = partition mod 64. The hash is
+//! published and frozen: its vectors stand in the tests, and a client may compute it itself.
+
+use crate::config::{LANES, PARTITIONS};
+use crate::error::{Error, Result};
+use pgrx::datum::Uuid;
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
+use twox_hash::XxHash64;
+
+/// Namespace of the UUIDv5 that stands for a text key; frozen like the hash.
+const STREAM_NAMESPACE: uuid::Uuid = uuid::uuid!("5f0b8d4e-3c1a-5e7d-9a42-6d1f0c7be5a3");
+
+/// The id of the stream with this text key.
+#[pg_extern(immutable, parallel_safe, sql = false)]
+fn stream_id_of(key: &str) -> Uuid {
+    Uuid::from_bytes(*uuid::Uuid::new_v5(&STREAM_NAMESPACE, key.as_bytes()).as_bytes())
+}
+
+/// A new id whose order is the order of making.
+#[pg_extern(sql = false)]
+pub fn new_id() -> Uuid {
+    Uuid::from_bytes(*uuid::Uuid::now_v7().as_bytes())
+}
+
+/// The partition of a stream, or of a message without one.
+#[pg_extern(immutable, parallel_safe, sql = false)]
+pub fn partition_of(id: Uuid) -> i32 {
+    (XxHash64::oneshot(0, id.as_bytes()) % PARTITIONS) as i32
+}
+
+#[pg_extern(immutable, parallel_safe, sql = false)]
+fn lane_of(partition_number: i32) -> core::result::Result<i16, ErrorReport> {
+    Ok(checked_lane(partition_number)?)
+}
+
+fn checked_lane(partition_number: i32) -> Result<i16> {
+    if !(0..PARTITIONS as i32).contains(&partition_number) {
+        return Err(Error::bad(
+            "partition_number",
+            format!("{partition_number} is not between 0 and {}", PARTITIONS - 1),
+            "Take the number from postroom.partition_of.",
+        ));
+    }
+    Ok(lane(partition_number))
+}
+
+/// The lane of a partition known to be in range.
+pub fn lane(partition_number: i32) -> i16 {
+    (partition_number % i32::from(LANES)) as i16
+}
+
+#[cfg(any(test, feature = "pg_test"))]
+#[pgrx::pg_schema]
+mod tests {
+    use super::*;
+
+    #[pg_test]
+    fn frozen_vectors_hold() {
+        let nil = Uuid::from_bytes([0; 16]);
+        let ones = Uuid::from_bytes([0xff; 16]);
+        assert_eq!(XxHash64::oneshot(0, b""), 0xEF46_DB37_51D8_E999);
+        assert_eq!(partition_of(nil), (XxHash64::oneshot(0, &[0; 16]) % 10_000) as i32);
+        assert_ne!(partition_of(nil), partition_of(ones));
+    }
+
+    #[pg_test]
+    fn lanes_share_the_partitions_evenly() {
+        let mut counts = [0; 64];
+        for partition in 0..10_000 {
+            counts[lane(partition) as usize] += 1;
+        }
+        assert!(counts.iter().all(|count| (156..=157).contains(count)));
+    }
+}

@@ -1,0 +1,186 @@
+//! How far a reader may trust the global order.
+//!
+//! Every storing transaction announces, before it draws a number, the last number that it will not
+//! draw; the announcement is a lock and ends with the transaction. Settled is the lesser of the last
+//! number drawn and the least announcement, read in this order and used only with a younger snapshot:
+//! whoever drew a settled number had announced before we read the last number, and had ended before we
+//! read the announcements, so what it stored is visible or will never be.
+
+use crate::config::BATCH_LIMIT;
+use crate::datum::{Instant, Json};
+use crate::error::{Error, Result, Rows, required};
+use crate::lock::{self, Kind};
+use crate::plan::{self, arg};
+use pgrx::datum::Uuid;
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
+use std::cell::Cell;
+
+const LAST_NUMBER: &str = "
+SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END
+  FROM postroom.sequence_order";
+
+// $1: how many
+const DRAW: &str = "
+SELECT pg_catalog.nextval('postroom.sequence_order'::pg_catalog.regclass)
+  FROM pg_catalog.generate_series(1, $1)";
+
+// $1: after, $2: up to, $3: at most, $4: types or null
+const READ_EVENTS: &str = "
+SELECT e.position, e.event_id, e.stream_id, e.version, e.event_type, e.payload, e.metadata, e.scope,
+       e.correlation_id, e.causation_id, e.created_at
+  FROM postroom.event e
+ WHERE e.position > $1 AND e.position <= $2
+   AND ($4 IS NULL OR e.event_type = ANY ($4))
+ ORDER BY e.position
+ LIMIT $3";
+
+thread_local! {
+    // What this backend announced last; whether it still holds is asked of the lock table.
+    static STORER: Cell<Option<i64>> = const { Cell::new(None) };
+    static APPENDER: Cell<Option<i64>> = const { Cell::new(None) };
+}
+
+/// Announces, unless this transaction has done so and still holds it.
+pub fn announce(kind: Kind) -> Result<()> {
+    let remembered = if kind == Kind::Appender { &APPENDER } else { &STORER };
+    if let Some(number) = remembered.get()
+        && lock::is_announced(kind, number)
+    {
+        return Ok(());
+    }
+    let number = last_number()?;
+    lock::announce(kind, number);
+    remembered.set(Some(number));
+    Ok(())
+}
+
+/// Draws numbers; only after [`announce`].
+pub fn draw(count: usize) -> Result<Vec<i64>> {
+    plan::rows(DRAW, &[arg(count as i32)], |row| row.must(1))
+}
+
+/// Everything up to this number is visible to a snapshot taken from now on, or will never be. May
+/// come out lower than before, which is harmless to whoever never goes back.
+pub fn settled() -> Result<i64> {
+    settled_for(&[Kind::Storer, Kind::Appender])
+}
+
+fn settled_for(kinds: &[Kind]) -> Result<i64> {
+    let last = last_number()?;
+    Ok(lock::least_announced(kinds).map_or(last, |announced| announced.min(last)))
+}
+
+fn last_number() -> Result<i64> {
+    let found = plan::rows(LAST_NUMBER, &[], |row| row.must(1))?;
+    found.first().copied().ok_or_else(|| Error::Bug("the number sequence is empty".into()))
+}
+
+/// Refuses isolation levels whose snapshot is older than the locks a call takes.
+pub fn require_read_committed(function: &'static str) -> Result<()> {
+    // SAFETY: reads this backend's transaction state.
+    if unsafe { pg_sys::XactIsoLevel } > pg_sys::XACT_READ_COMMITTED as i32 {
+        return Err(Error::Unsupported {
+            function,
+            problem: "above READ COMMITTED",
+            hint: "Call it in a READ COMMITTED transaction of its own.",
+        });
+    }
+    Ok(())
+}
+
+fn require_primary(function: &'static str) -> Result<()> {
+    // SAFETY: reads shared memory.
+    if unsafe { pg_sys::RecoveryInProgress() } {
+        return Err(Error::Unsupported {
+            function,
+            problem: "on a standby",
+            hint: "Announcements of open transactions are known on the primary only: ask there.",
+        });
+    }
+    Ok(())
+}
+
+/// The position below which no event can appear later. Call it in a statement before the one that
+/// reads: a statement's own snapshot is older than what it computes.
+#[pg_extern(sql = false)]
+fn stable_position() -> core::result::Result<i64, ErrorReport> {
+    let _steady = plan::steady();
+    Ok(stable("stable_position")?)
+}
+
+fn stable(function: &'static str) -> Result<i64> {
+    require_primary(function)?;
+    require_read_committed(function)?;
+    settled_for(&[Kind::Appender])
+}
+
+type EventRow = (
+    i64,
+    Option<Uuid>,
+    Option<Uuid>,
+    Option<i64>,
+    Option<String>,
+    Option<Json>,
+    Option<Json>,
+    Option<Json>,
+    Option<String>,
+    Option<String>,
+    Option<Instant>,
+);
+
+#[pg_extern(sql = false)]
+fn read_events(
+    after_position: Option<i64>,
+    max_events: Option<i32>,
+    event_types: Option<Vec<Option<String>>>,
+) -> Rows<EventRow> {
+    let _steady = plan::steady();
+    let after = required("after_position", after_position)?;
+    let max_events = checked_page("max_events", max_events)?;
+    Ok(TableIterator::new(events_after(after, max_events, event_types)?))
+}
+
+/// Checks the size of a page.
+pub fn checked_page(argument: &str, size: Option<i32>) -> Result<i32> {
+    let size = required(argument, size)?;
+    if !(1..=BATCH_LIMIT as i32).contains(&size) {
+        return Err(Error::bad(
+            argument,
+            format!("{size} is not between 1 and {BATCH_LIMIT}"),
+            "Read in several calls, each behind the last position of the one before.",
+        ));
+    }
+    Ok(size)
+}
+
+fn events_after(
+    after: i64,
+    max_events: i32,
+    event_types: Option<Vec<Option<String>>>,
+) -> Result<Vec<EventRow>> {
+    let stable = stable("read_events")?.max(after);
+    let args = [arg(after), arg(stable), arg(i64::from(max_events)), arg(event_types)];
+    let mut found = plan::rows(READ_EVENTS, &args, |row| {
+        (
+            row.must(1),
+            row.get(2),
+            row.get(3),
+            row.get(4),
+            row.get(5),
+            row.json(6),
+            row.json(7),
+            row.json(8),
+            row.get(9),
+            row.get(10),
+            row.get(11),
+        )
+    })?;
+    // A full page ends at its last event; a page that ran dry has looked as far as is stable.
+    let reached = match found.last() {
+        Some(last) if found.len() == max_events as usize => last.0,
+        _ => stable,
+    };
+    found.push((reached, None, None, None, None, None, None, None, None, None, None));
+    Ok(found)
+}

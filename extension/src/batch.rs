@@ -3,7 +3,7 @@
 
 use crate::claim::report::{self, Outcome};
 use crate::claim::{self, Granted, Request};
-use crate::datum::{Instant, Json};
+use crate::datum::{Instant, Json, Table};
 use crate::envelope;
 use crate::error::{Error, Result, Rows, required, required_id, required_text};
 use crate::instance::{self, Description};
@@ -88,9 +88,9 @@ impl Line {
             body.as_ref().map(|body| body.stored_at),
         );
         let occurred_at = body.as_ref().and_then(|body| body.occurred_at);
-        let (payload, metadata, scope) = body
-            .as_ref()
-            .map_or((None, None, None), |body| (body.payload, body.metadata, body.scope));
+        let (payload, metadata, scope) = body.as_ref().map_or((None, None, None), |body| {
+            (body.payload, body.metadata, body.scope)
+        });
         let text = |value: fn(&Body) -> Option<String>| body.as_ref().and_then(value);
         (
             self.kind,
@@ -134,8 +134,10 @@ impl Batch {
     fn store(&mut self, for_outbox: Json, for_inbox: Json) -> Result<()> {
         let messages = outbox::parse("new_outbox_messages", for_outbox, true, self.now)?;
         let accepted = inbox::parse("new_inbox_messages", for_inbox, None)?;
-        let consumers: Vec<String> =
-            accepted.iter().map(|message| message.consumer_id.clone()).collect();
+        let consumers: Vec<String> = accepted
+            .iter()
+            .map(|message| message.consumer_id.clone())
+            .collect();
         for stored in outbox::store(messages, self.now)? {
             let line = Line::of("store", "outbox", stored.id, stored.outcome.text());
             self.lines.push(Line {
@@ -145,9 +147,14 @@ impl Batch {
                 ..line
             });
         }
-        for ((id, outcome), consumer) in inbox::store(accepted, self.now)?.into_iter().zip(consumers) {
+        for ((id, outcome), consumer) in
+            inbox::store(accepted, self.now)?.into_iter().zip(consumers)
+        {
             let line = Line::of("store", "inbox", id, outcome.text());
-            self.lines.push(Line { consumer_id: Some(consumer), ..line });
+            self.lines.push(Line {
+                consumer_id: Some(consumer),
+                ..line
+            });
         }
         Ok(())
     }
@@ -199,9 +206,15 @@ impl Batch {
         outcomes: BTreeMap<(i64, Uuid), Outcome>,
     ) {
         for (claim_id, id) in order {
-            let outcome = outcomes.get(&(claim_id, id)).copied().unwrap_or(Outcome::Unknown);
+            let outcome = outcomes
+                .get(&(claim_id, id))
+                .copied()
+                .unwrap_or(Outcome::Unknown);
             let line = Line::of(kind, queue, id, outcome.text());
-            self.lines.push(Line { claim_id: Some(claim_id), ..line });
+            self.lines.push(Line {
+                claim_id: Some(claim_id),
+                ..line
+            });
         }
     }
 
@@ -323,21 +336,50 @@ fn process_work_batch(
     let mut request = Request::check(instance, max_messages, max_streams, lease, holding)?;
     request.renewing = true;
     if !instance::is_known(instance)? {
-        instance::register(instance, Description { service_name, host_name, process_id, metadata }, now)?;
+        instance::register(
+            instance,
+            Description {
+                service_name,
+                host_name,
+                process_id,
+                metadata,
+            },
+            now,
+        )?;
     }
-    let mut batch = Batch { instance, now, lines: Vec::new() };
+    let mut batch = Batch {
+        instance,
+        now,
+        lines: Vec::new(),
+    };
     batch.store(
         required("new_outbox_messages", new_outbox_messages)?,
         required("new_inbox_messages", new_inbox_messages)?,
     )?;
-    batch.complete("outbox", "outbox_completions", required("outbox_completions", outbox_completions)?)?;
-    batch.complete("inbox", "inbox_completions", required("inbox_completions", inbox_completions)?)?;
-    batch.fail("outbox", "outbox_failures", required("outbox_failures", outbox_failures)?)?;
-    batch.fail("inbox", "inbox_failures", required("inbox_failures", inbox_failures)?)?;
+    batch.complete(
+        "outbox",
+        "outbox_completions",
+        required("outbox_completions", outbox_completions)?,
+    )?;
+    batch.complete(
+        "inbox",
+        "inbox_completions",
+        required("inbox_completions", inbox_completions)?,
+    )?;
+    batch.fail(
+        "outbox",
+        "outbox_failures",
+        required("outbox_failures", outbox_failures)?,
+    )?;
+    batch.fail(
+        "inbox",
+        "inbox_failures",
+        required("inbox_failures", inbox_failures)?,
+    )?;
     batch.renew(required("renew_claims", renew_claims)?, request.lease)?;
     for queue in &queues {
         batch.claim(queue, &request)?;
     }
     batch.heartbeat(metadata)?;
-    Ok(TableIterator::new(batch.lines.into_iter().map(Line::row)))
+    Ok(Table::new(batch.lines.into_iter().map(Line::row)))
 }

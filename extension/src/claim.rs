@@ -10,8 +10,8 @@ mod own;
 pub mod report;
 
 use crate::config;
-use crate::datum::{Instant, Json};
-use crate::error::{Error, Result, Rows, required, required_id, required_text};
+use crate::datum::{Instant, Json, Table};
+use crate::error::{Error, Result, Rows, required_id, required_text};
 use crate::instance;
 use crate::lane::Roster;
 use crate::lock::{self, Kind};
@@ -68,7 +68,11 @@ impl Request {
 fn checked_limit(argument: &str, given: Option<i32>, default: i32) -> Result<usize> {
     let value = given.unwrap_or(default);
     if value < 1 {
-        return Err(Error::bad(argument, format!("{value} is less than 1"), "Ask for at least one."));
+        return Err(Error::bad(
+            argument,
+            format!("{value} is less than 1"),
+            "Ask for at least one.",
+        ));
     }
     let limit = config::BATCH_LIMIT as i64;
     if i64::from(value) > limit {
@@ -115,7 +119,12 @@ pub fn wait_mutex(queue: &Queue, instance: Uuid) {
 pub fn claim(queue: &Queue, request: &Request) -> Result<Granted> {
     let (me, now) = (request.instance, Instant::now());
     let lease_expiry = now.plus_micros(request.lease);
-    let mut granted = Granted { claim_id: 0, lease_expiry, bodies: Vec::new(), come_back: false };
+    let mut granted = Granted {
+        claim_id: 0,
+        lease_expiry,
+        bodies: Vec::new(),
+        come_back: false,
+    };
     let live = instance::require_live(me, request.renewing, now)?;
     if !lock::try_mutex(queue.mutex(me)) {
         return Ok(granted);
@@ -124,7 +133,11 @@ pub fn claim(queue: &Queue, request: &Request) -> Result<Granted> {
     let mut own = Own::read(queue, me, roster.lowest_claim())?;
     own.tidy(queue, now)?;
     roster.join(own.lowest())?;
-    if let Some(lost) = request.holding.as_deref().and_then(|holding| own.lost(holding, now)) {
+    if let Some(lost) = request
+        .holding
+        .as_deref()
+        .and_then(|holding| own.lost(holding, now))
+    {
         granted.claim_id = lost.claim_id;
         granted.lease_expiry = lost.lease_expiry;
         granted.bodies = queue.bodies(&lost.survivors)?;
@@ -169,19 +182,34 @@ fn insert(
         arg(me),
         arg(lease_expiry),
         arg(solo),
-        arg(messages.iter().map(|message| message.lane).collect::<Vec<_>>()),
-        arg(messages.iter().map(|message| message.number).collect::<Vec<_>>()),
-        arg(messages.iter().map(|message| message.id).collect::<Vec<_>>()),
+        arg(messages
+            .iter()
+            .map(|message| message.lane)
+            .collect::<Vec<_>>()),
+        arg(messages
+            .iter()
+            .map(|message| message.number)
+            .collect::<Vec<_>>()),
+        arg(messages
+            .iter()
+            .map(|message| message.id)
+            .collect::<Vec<_>>()),
     ];
     let ids = plan::rows(INSERT_CLAIM, &args, |row| row.must(1))?;
-    ids.first().copied().ok_or_else(|| Error::Bug("a claim got no id".into()))
+    ids.first()
+        .copied()
+        .ok_or_else(|| Error::Bug("a claim got no id".into()))
 }
 
 /// Brings scheduled messages that are due into their streams, with numbers of now.
 fn promote(queue: &Queue, now: Instant) -> Result<()> {
     let statements = queue.statements();
     let due = plan::rows(statements.due, &[arg(now), arg(PROMOTIONS)], |row| {
-        (row.must::<String>(1), row.id(2), partition::lane(row.must(3)))
+        (
+            row.must::<String>(1),
+            row.id(2),
+            partition::lane(row.must(3)),
+        )
     })?;
     if due.is_empty() {
         return Ok(());
@@ -189,7 +217,10 @@ fn promote(queue: &Queue, now: Instant) -> Result<()> {
     position::announce(Kind::Storer)?;
     let numbers = position::draw(due.len())?;
     let args = [
-        arg(due.iter().map(|(consumer, ..)| consumer.clone()).collect::<Vec<_>>()),
+        arg(due
+            .iter()
+            .map(|(consumer, ..)| consumer.clone())
+            .collect::<Vec<_>>()),
         arg(due.iter().map(|(_, id, _)| *id).collect::<Vec<_>>()),
         arg(due.iter().map(|(.., lane)| *lane).collect::<Vec<_>>()),
         arg(numbers),
@@ -233,8 +264,8 @@ fn claim_outbox(
     let granted = claim(&Queue::outbox(), &request)?;
     let (claim_id, expiry, more) = (granted.claim_id, granted.lease_expiry, granted.come_back);
     let lone = (granted.bodies.is_empty() && more).then_some((
-        None, None, None, None, None, None, None, None, None, None, None, None, None, None, None, None,
-        true,
+        None, None, None, None, None, None, None, None, None, None, None, None, None, None, None,
+        None, true,
     ));
     let rows = granted.bodies.into_iter().map(move |body| {
         (
@@ -257,7 +288,7 @@ fn claim_outbox(
             more,
         )
     });
-    Ok(TableIterator::new(rows.chain(lone)))
+    Ok(Table::new(rows.chain(lone)))
 }
 
 type InboxRow = (
@@ -300,8 +331,8 @@ fn claim_inbox(
     let granted = claim(&Queue::inbox(&consumer), &request)?;
     let (claim_id, expiry, more) = (granted.claim_id, granted.lease_expiry, granted.come_back);
     let lone = (granted.bodies.is_empty() && more).then_some((
-        None, None, None, None, None, None, None, None, None, None, None, None, None, None, None, None,
-        None, None, None, true,
+        None, None, None, None, None, None, None, None, None, None, None, None, None, None, None,
+        None, None, None, None, true,
     ));
     let rows = granted.bodies.into_iter().map(move |body| {
         (
@@ -327,5 +358,5 @@ fn claim_inbox(
             more,
         )
     });
-    Ok(TableIterator::new(rows.chain(lone)))
+    Ok(Table::new(rows.chain(lone)))
 }

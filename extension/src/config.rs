@@ -205,6 +205,8 @@ pub fn exhausted() -> Exhausted {
 /// to a fifth. `spread` in 0..1 picks the part taken off.
 pub fn backoff_micros(attempts: i32, spread: f64) -> i64 {
     let doublings = attempts.saturating_sub(1).clamp(0, 30) as u32;
-    let wait = micros(&BACKOFF).saturating_mul(1 << doublings).min(micros(&BACKOFF_CAP));
+    let wait = micros(&BACKOFF)
+        .saturating_mul(1 << doublings)
+        .min(micros(&BACKOFF_CAP));
     wait - (wait as f64 * 0.2 * spread) as i64
 }

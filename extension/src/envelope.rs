@@ -13,8 +13,13 @@ const KEYS: &str = "The keys of an envelope are listed in the documentation of t
 
 /// The elements of a JSON array, each with its place for error messages.
 pub fn elements<'a>(argument: &str, text: &'a str) -> Result<Vec<(String, &'a RawValue)>> {
-    let found: Vec<&RawValue> = serde_json::from_str(text)
-        .map_err(|_| Error::bad(argument, "must be a JSON array", "Wrap a single message in [ ]."))?;
+    let found: Vec<&RawValue> = serde_json::from_str(text).map_err(|_| {
+        Error::bad(
+            argument,
+            "must be a JSON array",
+            "Wrap a single message in [ ].",
+        )
+    })?;
     check_count(argument, found.len())?;
     Ok(found
         .into_iter()
@@ -50,8 +55,13 @@ pub fn id(place: &str, text: Option<Cow<'_, str>>) -> Result<Option<Uuid>> {
     let Some(text) = text else {
         return Ok(None);
     };
-    let parsed = uuid::Uuid::try_parse(&text)
-        .map_err(|_| Error::bad(place, "is no uuid", "Write it as 8-4-4-4-12 hexadecimal digits."))?;
+    let parsed = uuid::Uuid::try_parse(&text).map_err(|_| {
+        Error::bad(
+            place,
+            "is no uuid",
+            "Write it as 8-4-4-4-12 hexadecimal digits.",
+        )
+    })?;
     let id = Uuid::from_bytes(*parsed.as_bytes());
     check_id(place, id)?;
     Ok(Some(id))
@@ -83,7 +93,11 @@ pub fn check_payload(place: &str, bytes: usize) -> Result<()> {
 
 pub fn check_type(place: &str, name: &str) -> Result<()> {
     if name.trim().is_empty() {
-        return Err(Error::bad(place, "must not be empty", "Name the type of the message."));
+        return Err(Error::bad(
+            place,
+            "must not be empty",
+            "Name the type of the message.",
+        ));
     }
     Ok(())
 }
@@ -109,11 +123,16 @@ impl<T> Column<T> {
         {
             return Err(Error::bad(
                 argument,
-                format!("has {} elements where the first array has {count}", values.len()),
+                format!(
+                    "has {} elements where the first array has {count}",
+                    values.len()
+                ),
                 "Parallel arrays have one element per message; pass NULL for a column nobody needs.",
             ));
         }
-        Ok(Column { values: values.map(Vec::into_iter) })
+        Ok(Column {
+            values: values.map(Vec::into_iter),
+        })
     }
 
     pub fn next(&mut self) -> Option<T> {

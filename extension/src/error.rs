@@ -13,30 +13,68 @@ pub enum Error {
     /// 22004: a value is needed where null was given.
     NullArgument { argument: String },
     /// 22023: a value of the wrong size, range or shape.
-    BadArgument { argument: String, problem: String, hint: &'static str },
+    BadArgument {
+        argument: String,
+        problem: String,
+        hint: &'static str,
+    },
     /// 54000: more than a setting or a limit permits.
-    LimitExceeded { what: String, limit: i64, actual: i64, hint: &'static str },
+    LimitExceeded {
+        what: String,
+        limit: i64,
+        actual: i64,
+        hint: &'static str,
+    },
     /// 40002: the stream is at another version than the caller saw.
-    VersionConflict { stream_id: Uuid, expected: i64, actual: i64 },
+    VersionConflict {
+        stream_id: Uuid,
+        expected: i64,
+        actual: i64,
+    },
     /// 23505: the id belongs to something else.
-    IdTaken { message_id: Uuid, taken_by: &'static str },
+    IdTaken {
+        message_id: Uuid,
+        taken_by: &'static str,
+    },
     /// 55000: the instance is unknown, evicted, lapsed, or already registered.
-    Instance { instance_id: Uuid, state: &'static str, hint: &'static str },
+    Instance {
+        instance_id: Uuid,
+        state: &'static str,
+        hint: &'static str,
+    },
     /// 55000: a completion that must hold did not.
-    NotApplied { claim_id: i64, message_id: Uuid, outcome: &'static str },
+    NotApplied {
+        claim_id: i64,
+        message_id: Uuid,
+        outcome: &'static str,
+    },
     /// 0A000: an isolation level, or a standby, under which the call cannot keep its promise.
-    Unsupported { function: &'static str, problem: &'static str, hint: &'static str },
+    Unsupported {
+        function: &'static str,
+        problem: &'static str,
+        hint: &'static str,
+    },
     /// XX000: our own bug.
     Bug(String),
 }
 
 impl Error {
     pub fn null(argument: impl Into<String>) -> Error {
-        Error::NullArgument { argument: argument.into() }
+        Error::NullArgument {
+            argument: argument.into(),
+        }
     }
 
-    pub fn bad(argument: impl Into<String>, problem: impl Into<String>, hint: &'static str) -> Error {
-        Error::BadArgument { argument: argument.into(), problem: problem.into(), hint }
+    pub fn bad(
+        argument: impl Into<String>,
+        problem: impl Into<String>,
+        hint: &'static str,
+    ) -> Error {
+        Error::BadArgument {
+            argument: argument.into(),
+            problem: problem.into(),
+            hint,
+        }
     }
 }
 
@@ -77,7 +115,11 @@ impl From<Error> for ErrorReport {
     fn from(error: Error) -> ErrorReport {
         let (code, message, detail, hint) = describe(error);
         let report = ErrorReport::new(code, message, "");
-        let report = if detail.is_empty() { report } else { report.set_detail(detail) };
+        let report = if detail.is_empty() {
+            report
+        } else {
+            report.set_detail(detail)
+        };
         report.set_hint(hint)
     }
 }
@@ -91,43 +133,77 @@ fn describe(error: Error) -> (PgSqlErrorCode, String, String, String) {
             format!("argument={argument}"),
             "Pass a value; the functions of postroom do not ignore nulls silently.".into(),
         ),
-        Error::BadArgument { argument, problem, hint } => (
+        Error::BadArgument {
+            argument,
+            problem,
+            hint,
+        } => (
             Code::ERRCODE_INVALID_PARAMETER_VALUE,
             format!("{argument}: {problem}"),
             format!("argument={argument}"),
             hint.into(),
         ),
-        Error::LimitExceeded { what, limit, actual, hint } => (
+        Error::LimitExceeded {
+            what,
+            limit,
+            actual,
+            hint,
+        } => (
             Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED,
             format!("{what} is over its limit"),
             format!("limit={limit} actual={actual}"),
             hint.into(),
         ),
-        Error::VersionConflict { stream_id, expected, actual } => (
+        Error::VersionConflict {
+            stream_id,
+            expected,
+            actual,
+        } => (
             Code::ERRCODE_T_R_INTEGRITY_CONSTRAINT_VIOLATION,
             "the stream is at another version than expected".into(),
-            format!("stream_id={} expected={expected} actual={actual}", text_of(stream_id)),
+            format!(
+                "stream_id={} expected={expected} actual={actual}",
+                text_of(stream_id)
+            ),
             "Read the stream again, decide anew, and append at the version you then see.".into(),
         ),
-        Error::IdTaken { message_id, taken_by } => (
+        Error::IdTaken {
+            message_id,
+            taken_by,
+        } => (
             Code::ERRCODE_UNIQUE_VIOLATION,
             format!("the id of the event is taken by {taken_by}"),
             format!("message_id={}", text_of(message_id)),
             "An event keeps its id for ever: give each event an id of its own.".into(),
         ),
-        Error::Instance { instance_id, state, hint } => (
+        Error::Instance {
+            instance_id,
+            state,
+            hint,
+        } => (
             Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
             format!("the instance is {state}"),
             format!("instance_id={} state={state}", text_of(instance_id)),
             hint.into(),
         ),
-        Error::NotApplied { claim_id, message_id, outcome } => (
+        Error::NotApplied {
+            claim_id,
+            message_id,
+            outcome,
+        } => (
             Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
             "the completion does not apply".into(),
-            format!("claim_id={claim_id} message_id={} outcome={outcome}", text_of(message_id)),
+            format!(
+                "claim_id={claim_id} message_id={} outcome={outcome}",
+                text_of(message_id)
+            ),
             "Roll back: another delivery of the message has done, or will do, this work.".into(),
         ),
-        Error::Unsupported { function, problem, hint } => (
+        Error::Unsupported {
+            function,
+            problem,
+            hint,
+        } => (
             Code::ERRCODE_FEATURE_NOT_SUPPORTED,
             format!("{function} cannot run {problem}"),
             format!("function={function}"),
@@ -148,4 +224,4 @@ pub fn text_of(id: Uuid) -> String {
 }
 
 /// What a function that returns rows returns.
-pub type Rows<T> = core::result::Result<TableIterator<'static, T>, ErrorReport>;
+pub type Rows<T> = core::result::Result<crate::datum::Table<T>, ErrorReport>;

@@ -5,7 +5,7 @@
 //! versions of the first time, for ever.
 
 use crate::config::BATCH_LIMIT;
-use crate::datum::{Instant, Json};
+use crate::datum::{Instant, Json, Table};
 use crate::envelope;
 use crate::error::{Error, Result, Rows, required, required_id};
 use crate::outbox::{self, NewMessage, Outcome, Stored};
@@ -83,7 +83,9 @@ pub type Streams = BTreeMap<Uuid, Option<i64>>;
 pub fn lock_streams(events: &[&NewMessage]) -> Result<Streams> {
     let mut streams = Streams::new();
     for event in events {
-        let Some(stream_id) = event.stream_id else { continue };
+        let Some(stream_id) = event.stream_id else {
+            continue;
+        };
         let expected = streams.entry(stream_id).or_insert(event.expected_version);
         match (*expected, event.expected_version) {
             (Some(one), Some(other)) if one != other => {
@@ -108,7 +110,10 @@ pub fn lock_streams(events: &[&NewMessage]) -> Result<Streams> {
     if !to_create.is_empty() {
         plan::execute(CREATE_STREAMS, &[arg(to_create)])?;
     }
-    plan::execute(LOCK_STREAMS, &[arg(streams.keys().copied().collect::<Vec<_>>())])?;
+    plan::execute(
+        LOCK_STREAMS,
+        &[arg(streams.keys().copied().collect::<Vec<_>>())],
+    )?;
     Ok(streams)
 }
 
@@ -119,11 +124,21 @@ pub fn known(events: &[&NewMessage]) -> Result<HashMap<Uuid, Known>> {
     }
     let ids: Vec<Uuid> = events.iter().map(|event| event.id).collect();
     let found = plan::latest(KNOWN, &[arg(ids)], |row| {
-        (row.id(1), Known { stream_id: row.id(2), version: row.must(3), position: row.must(4) })
+        (
+            row.id(1),
+            Known {
+                stream_id: row.id(2),
+                version: row.must(3),
+                position: row.must(4),
+            },
+        )
     })?;
     let known: HashMap<Uuid, Known> = found.into_iter().collect();
     for event in events {
-        if known.get(&event.id).is_some_and(|known| event.stream_id != Some(known.stream_id)) {
+        if known
+            .get(&event.id)
+            .is_some_and(|known| event.stream_id != Some(known.stream_id))
+        {
             return Err(Error::IdTaken {
                 message_id: event.id,
                 taken_by: "an event of another stream",
@@ -148,14 +163,22 @@ pub fn check_versions(
     let versions: HashMap<Uuid, i64> = found.into_iter().collect();
     for (stream_id, expected) in streams {
         let actual = versions.get(stream_id).copied().unwrap_or(0);
-        let of_stream = || events.iter().filter(|event| event.stream_id == Some(*stream_id));
+        let of_stream = || {
+            events
+                .iter()
+                .filter(|event| event.stream_id == Some(*stream_id))
+        };
         let is_repetition = of_stream().all(|event| known.contains_key(&event.id));
         let is_mixed = of_stream().any(|event| known.contains_key(&event.id));
         if let Some(expected) = *expected
             && !is_repetition
             && (is_mixed || expected != actual)
         {
-            return Err(Error::VersionConflict { stream_id: *stream_id, expected, actual });
+            return Err(Error::VersionConflict {
+                stream_id: *stream_id,
+                expected,
+                actual,
+            });
         }
     }
     Ok(versions)
@@ -168,14 +191,23 @@ pub fn insert(appended: &[(&NewMessage, i64, i64)], now: Instant) -> Result<()> 
     }
     macro_rules! column {
         ($event:ident => $value:expr) => {
-            arg(appended.iter().map(|($event, ..)| $value).collect::<Vec<_>>())
+            arg(appended
+                .iter()
+                .map(|($event, ..)| $value)
+                .collect::<Vec<_>>())
         };
     }
     let args = [
-        arg(appended.iter().map(|(.., position)| *position).collect::<Vec<_>>()),
+        arg(appended
+            .iter()
+            .map(|(.., position)| *position)
+            .collect::<Vec<_>>()),
         column!(event => event.id),
         column!(event => event.stream_id),
-        arg(appended.iter().map(|(_, version, _)| *version).collect::<Vec<_>>()),
+        arg(appended
+            .iter()
+            .map(|(_, version, _)| *version)
+            .collect::<Vec<_>>()),
         column!(event => event.message_type.clone()),
         column!(event => event.payload),
         column!(event => event.metadata),
@@ -253,9 +285,9 @@ fn append_events(
 ) -> Rows<Appended> {
     let _steady = plan::steady();
     let stored = append(stream_id, events, expected_version, destination)?;
-    Ok(TableIterator::new(
-        stored.into_iter().map(|stored| (stored.id, stored.version, stored.position)),
-    ))
+    Ok(Table::new(stored.into_iter().map(|stored| {
+        (stored.id, stored.version, stored.position)
+    })))
 }
 
 /// (outcome, event_id, version, position)
@@ -274,7 +306,7 @@ fn try_append_events(
         Err(Error::VersionConflict { actual, .. }) => vec![("conflict", None, Some(actual), None)],
         Err(error) => Err(error)?,
     };
-    Ok(TableIterator::new(tried))
+    Ok(Table::new(tried))
 }
 
 fn tried(stored: Stored) -> Tried {
@@ -309,7 +341,7 @@ fn read_stream(
     let after = required("after_version", after_version)?;
     let limit = checked_page("max_events", max_events)?.min(BATCH_LIMIT as i32);
     let args = [arg(stream_id), arg(after), arg(i64::from(limit))];
-    Ok(TableIterator::new(plan::look(READ_STREAM, &args, |row| {
+    Ok(Table::new(plan::look(READ_STREAM, &args, |row| {
         (
             row.must(1),
             row.id(2),

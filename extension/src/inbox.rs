@@ -5,7 +5,7 @@ mod store;
 
 pub use store::{Accepted, NewMessage, parse, store};
 
-use crate::datum::{Instant, Json};
+use crate::datum::{Instant, Json, Table};
 use crate::envelope::{self, Column};
 use crate::error::{Result, Rows, check_id, required, required_text};
 use crate::plan::{self, arg};
@@ -26,8 +26,12 @@ VALUES ($1, $2, $3)
 /// (message_id, outcome)
 type AcceptedRow = (Uuid, &'static str);
 
-fn accepted_rows(accepted: Vec<(Uuid, Accepted)>) -> TableIterator<'static, AcceptedRow> {
-    TableIterator::new(accepted.into_iter().map(|(id, outcome)| (id, outcome.text())))
+fn accepted_rows(accepted: Vec<(Uuid, Accepted)>) -> Table<AcceptedRow> {
+    Table::new(
+        accepted
+            .into_iter()
+            .map(|(id, outcome)| (id, outcome.text())),
+    )
 }
 
 #[pg_extern(sql = false)]
@@ -56,14 +60,18 @@ fn store_inbox_arrays(
     tracestates: Option<Vec<Option<String>>>,
     occurred_ats: Option<Vec<Option<Instant>>>,
     scheduled_fors: Option<Vec<Option<Instant>>>,
-    fingerprints: Option<Vec<Option<Vec<u8>>>>,
+    fingerprints: Option<Array<'_, &[u8]>>,
 ) -> Rows<AcceptedRow> {
     let _steady = plan::steady();
     let consumer = required_text("consumer_id", consumer_id)?;
     let ids = required("message_ids", message_ids)?;
     let count = ids.len();
     envelope::check_count("message_ids", count)?;
-    let mut types = Column::new("message_types", Some(required("message_types", message_types)?), count)?;
+    let mut types = Column::new(
+        "message_types",
+        Some(required("message_types", message_types)?),
+        count,
+    )?;
     let mut payloads = Column::new("payloads", Some(required("payloads", payloads)?), count)?;
     let mut streams = Column::new("stream_ids", stream_ids, count)?;
     let mut metadatas = Column::new("metadatas", metadatas, count)?;
@@ -76,6 +84,12 @@ fn store_inbox_arrays(
     let mut states = Column::new("tracestates", tracestates, count)?;
     let mut occurrences = Column::new("occurred_ats", occurred_ats, count)?;
     let mut schedules = Column::new("scheduled_fors", scheduled_fors, count)?;
+    let fingerprints = fingerprints.map(|digests| {
+        digests
+            .iter()
+            .map(|digest| digest.map(<[u8]>::to_vec))
+            .collect()
+    });
     let mut fingerprints = Column::new("fingerprints", fingerprints, count)?;
     let mut messages = Vec::with_capacity(count);
     for (i, id) in ids.into_iter().enumerate() {
@@ -116,7 +130,9 @@ fn check(place: &str, message: &NewMessage) -> Result<()> {
 }
 
 #[pg_extern(stable, sql = false)]
-fn get_checkpoint(consumer_id: Option<String>) -> core::result::Result<Option<String>, ErrorReport> {
+fn get_checkpoint(
+    consumer_id: Option<String>,
+) -> core::result::Result<Option<String>, ErrorReport> {
     let _steady = plan::steady();
     let consumer = required_text("consumer_id", consumer_id)?;
     let found = plan::look(GET_CHECKPOINT, &[arg(consumer)], |row| row.get(1))?;
@@ -131,6 +147,9 @@ fn set_checkpoint(
     let _steady = plan::steady();
     let consumer = required_text("consumer_id", consumer_id)?;
     let position = required("position", position)?;
-    plan::execute(SET_CHECKPOINT, &[arg(consumer), arg(position), arg(Instant::now())])?;
+    plan::execute(
+        SET_CHECKPOINT,
+        &[arg(consumer), arg(position), arg(Instant::now())],
+    )?;
     Ok(())
 }

@@ -69,7 +69,12 @@ fn register_instance(
     let service_name = required_text("service_name", service_name)?;
     let id = instance_id.unwrap_or_else(new_id);
     check_id("instance_id", id)?;
-    let description = Description { service_name, host_name, process_id, metadata };
+    let description = Description {
+        service_name,
+        host_name,
+        process_id,
+        metadata,
+    };
     if !register(id, description, Instant::now())? {
         Err(Error::Instance {
             instance_id: id,
@@ -100,7 +105,11 @@ fn heartbeat_instance(
 ) -> core::result::Result<&'static str, ErrorReport> {
     let _steady = plan::steady();
     let id = required_id("instance_id", instance_id)?;
-    Ok(if heartbeat(id, None, Instant::now())? { "alive" } else { "evicted" })
+    Ok(if heartbeat(id, None, Instant::now())? {
+        "alive"
+    } else {
+        "evicted"
+    })
 }
 
 /// Renews the lease of an instance; false if it is evicted or unknown.
@@ -112,7 +121,11 @@ pub fn heartbeat(id: Uuid, metadata: Option<Json>, now: Instant) -> Result<bool>
 /// The instance, if it may claim. `renewing`: the caller renews its lease in the same transaction.
 pub fn require_live(id: Uuid, renewing: bool, now: Instant) -> Result<Live> {
     let found = plan::rows(STATE, &[arg(id)], |row| {
-        (row.instant(1), row.instant(2), row.get::<Instant>(3).is_some())
+        (
+            row.instant(1),
+            row.instant(2),
+            row.get::<Instant>(3).is_some(),
+        )
     })?;
     match found.first() {
         None => Err(Error::Instance {
@@ -120,15 +133,19 @@ pub fn require_live(id: Uuid, renewing: bool, now: Instant) -> Result<Live> {
             state: "unknown",
             hint: "Call register_instance first.",
         }),
-        Some((_, _, true)) => {
-            Err(Error::Instance { instance_id: id, state: "evicted", hint: REGISTER_ANEW })
-        }
+        Some((_, _, true)) => Err(Error::Instance {
+            instance_id: id,
+            state: "evicted",
+            hint: REGISTER_ANEW,
+        }),
         Some((expiry, _, _)) if *expiry < now && !renewing => Err(Error::Instance {
             instance_id: id,
             state: "lapsed",
             hint: "Call heartbeat_instance, at least every third of postroom.instance_lease.",
         }),
-        Some((_, live_since, _)) => Ok(Live { live_since: *live_since }),
+        Some((_, live_since, _)) => Ok(Live {
+            live_since: *live_since,
+        }),
     }
 }
 
@@ -147,7 +164,11 @@ fn deregister_instance(
     let now = Instant::now();
     let queues = plan::rows(QUEUES_OF, &[arg(id)], |row| {
         let consumer: String = row.must(2);
-        if row.must::<String>(1) == "outbox" { Queue::outbox() } else { Queue::inbox(&consumer) }
+        if row.must::<String>(1) == "outbox" {
+            Queue::outbox()
+        } else {
+            Queue::inbox(&consumer)
+        }
     })?;
     for queue in &queues {
         claim::wait_mutex(queue, id);

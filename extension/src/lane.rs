@@ -134,11 +134,18 @@ impl<'a> Roster<'a> {
             expiry: row.get(4),
             evicted: row.get::<Instant>(5).is_some(),
         })?;
-        Ok(Roster { queue, me, now, members })
+        Ok(Roster {
+            queue,
+            me,
+            now,
+            members,
+        })
     }
 
     fn my_row(&self) -> Option<&Member> {
-        self.members.iter().find(|member| member.instance_id == self.me)
+        self.members
+            .iter()
+            .find(|member| member.instance_id == self.me)
     }
 
     /// No claim of the caller has a lower id.
@@ -153,12 +160,18 @@ impl<'a> Roster<'a> {
             Some(member) if member.seen_at.plus_micros(third) >= self.now => return Ok(()),
             Some(_) => match lowest_own_claim {
                 Some(claim_id) => claim_id,
-                None => plan::rows(LAST_CLAIM, &[], |row| row.must(1))?.first().copied().unwrap_or(0),
+                None => plan::rows(LAST_CLAIM, &[], |row| row.must(1))?
+                    .first()
+                    .copied()
+                    .unwrap_or(0),
             },
             None => 0,
         };
         let [queue, consumer] = names(self.queue);
-        plan::execute(JOIN, &[queue, consumer, arg(self.me), arg(self.now), arg(lowest)])?;
+        plan::execute(
+            JOIN,
+            &[queue, consumer, arg(self.me), arg(self.now), arg(lowest)],
+        )?;
         Ok(())
     }
 
@@ -168,7 +181,11 @@ impl<'a> Roster<'a> {
         // Whoever was away, or has just started, must not take the others for dead.
         let may_evict = live.live_since.plus_micros(lease) <= self.now
             && Instant::server_start().plus_micros(lease) <= self.now;
-        for member in self.members.iter().filter(|member| member.instance_id != self.me) {
+        for member in self
+            .members
+            .iter()
+            .filter(|member| member.instance_id != self.me)
+        {
             if member.is_present(self.now) {
                 continue;
             }
@@ -220,8 +237,13 @@ impl<'a> Roster<'a> {
             .collect();
         load.entry(self.me).or_default();
         for lane in lanes {
-            let promised = lane.successor.filter(|successor| load.contains_key(successor));
-            if let Some(count) = promised.or(lane.owner).and_then(|holder| load.get_mut(&holder)) {
+            let promised = lane
+                .successor
+                .filter(|successor| load.contains_key(successor));
+            if let Some(count) = promised
+                .or(lane.owner)
+                .and_then(|holder| load.get_mut(&holder))
+            {
                 *count += 1;
             }
         }
@@ -230,7 +252,13 @@ impl<'a> Roster<'a> {
 
     fn take(&self, wanted: usize, present: Vec<Uuid>) -> Result<()> {
         let [queue, consumer] = names(self.queue);
-        let args = [queue, consumer, arg(self.me), arg(present), arg(wanted as i64)];
+        let args = [
+            queue,
+            consumer,
+            arg(self.me),
+            arg(present),
+            arg(wanted as i64),
+        ];
         plan::execute(TAKE, &args)?;
         Ok(())
     }
@@ -245,7 +273,9 @@ impl<'a> Roster<'a> {
         let mut moves: BTreeMap<i16, Option<Uuid>> = BTreeMap::new();
         let own = || lanes.iter().filter(|lane| lane.owner == Some(self.me));
         for lane in own().filter(|lane| lane.successor.is_some()) {
-            let successor = lane.successor.filter(|successor| load.contains_key(successor));
+            let successor = lane
+                .successor
+                .filter(|successor| load.contains_key(successor));
             if successor.is_none() || !in_flight.contains(&lane.lane) {
                 moves.insert(lane.lane, successor);
             }
@@ -254,7 +284,10 @@ impl<'a> Roster<'a> {
         spare.sort_by_key(|lane| in_flight.contains(&lane.lane));
         for lane in spare.into_iter().take(surplus) {
             load.entry(self.me).and_modify(|count| *count -= 1);
-            let next = load.iter().min_by_key(|(_, count)| **count).map(|(id, _)| *id);
+            let next = load
+                .iter()
+                .min_by_key(|(_, count)| **count)
+                .map(|(id, _)| *id);
             if let Some(next) = next.filter(|next| *next != self.me) {
                 load.entry(next).and_modify(|count| *count += 1);
                 moves.insert(lane.lane, Some(next));
@@ -263,7 +296,11 @@ impl<'a> Roster<'a> {
         self.write_moves(moves, in_flight)
     }
 
-    fn write_moves(&self, moves: BTreeMap<i16, Option<Uuid>>, in_flight: &BTreeSet<i16>) -> Result<bool> {
+    fn write_moves(
+        &self,
+        moves: BTreeMap<i16, Option<Uuid>>,
+        in_flight: &BTreeSet<i16>,
+    ) -> Result<bool> {
         if moves.is_empty() {
             return Ok(false);
         }
@@ -275,14 +312,25 @@ impl<'a> Roster<'a> {
             successors.push(next.filter(|_| waits));
         }
         let [queue, consumer] = names(self.queue);
-        let args = [queue, consumer, arg(self.me), arg(lanes), arg(owners), arg(successors)];
+        let args = [
+            queue,
+            consumer,
+            arg(self.me),
+            arg(lanes),
+            arg(owners),
+            arg(successors),
+        ];
         Ok(plan::execute(HAND_OVER, &args)? > 0)
     }
 }
 
 /// How many lanes to give up: all above the fair share, and one while somebody has two less.
 fn surplus(mine: usize, fair: usize, least: usize) -> usize {
-    if mine > fair { mine - fair } else { usize::from(mine >= least + 2) }
+    if mine > fair {
+        mine - fair
+    } else {
+        usize::from(mine >= least + 2)
+    }
 }
 
 fn names(queue: &Queue) -> [plan::Arg; 2] {

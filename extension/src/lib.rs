@@ -33,17 +33,41 @@ use pgrx::prelude::*;
 
 // The order of the files is the order of their statements.
 extension_sql_file!("../../sql/schema.sql", name = "schema", bootstrap);
-extension_sql_file!("../../sql/partition.sql", name = "partition", requires = ["schema"]);
-extension_sql_file!("../../sql/instance.sql", name = "instance", requires = ["partition"]);
+extension_sql_file!(
+    "../../sql/partition.sql",
+    name = "partition",
+    requires = ["schema"]
+);
+extension_sql_file!(
+    "../../sql/instance.sql",
+    name = "instance",
+    requires = ["partition"]
+);
 extension_sql_file!("../../sql/lane.sql", name = "lane", requires = ["instance"]);
 extension_sql_file!("../../sql/claim.sql", name = "claim", requires = ["lane"]);
-extension_sql_file!("../../sql/outbox.sql", name = "outbox", requires = ["claim"]);
+extension_sql_file!(
+    "../../sql/outbox.sql",
+    name = "outbox",
+    requires = ["claim"]
+);
 extension_sql_file!("../../sql/inbox.sql", name = "inbox", requires = ["outbox"]);
 extension_sql_file!("../../sql/retry.sql", name = "retry", requires = ["inbox"]);
 extension_sql_file!("../../sql/event.sql", name = "event", requires = ["retry"]);
-extension_sql_file!("../../sql/position.sql", name = "position", requires = ["event"]);
-extension_sql_file!("../../sql/batch.sql", name = "batch", requires = ["position"]);
-extension_sql_file!("../../sql/upkeep.sql", name = "upkeep", requires = ["batch"]);
+extension_sql_file!(
+    "../../sql/position.sql",
+    name = "position",
+    requires = ["event"]
+);
+extension_sql_file!(
+    "../../sql/batch.sql",
+    name = "batch",
+    requires = ["position"]
+);
+extension_sql_file!(
+    "../../sql/upkeep.sql",
+    name = "upkeep",
+    requires = ["batch"]
+);
 extension_sql_file!("../../sql/view.sql", name = "view", requires = ["upkeep"]);
 extension_sql_file!("../../sql/finish.sql", name = "finish", finalize);
 
@@ -74,7 +98,9 @@ mod tests {
 
     #[pg_test]
     fn version_is_the_crates() {
-        let version = Spi::get_one::<String>("SELECT postroom.version()").unwrap().unwrap();
+        let version = Spi::get_one::<String>("SELECT postroom.version()")
+            .unwrap()
+            .unwrap();
         assert_eq!(version, env!("CARGO_PKG_VERSION"));
     }
 }

@@ -71,12 +71,17 @@ pub fn least_announced(kinds: &[Kind]) -> Option<i64> {
     locks
         .iter()
         .filter(|lock| lock.holdMask != 0 && kinds.iter().any(|kind| is_ours(&lock.locktag, *kind)))
-        .map(|lock| i64::from(lock.locktag.locktag_field2) << 32 | i64::from(lock.locktag.locktag_field3))
+        .map(|lock| {
+            i64::from(lock.locktag.locktag_field2) << 32 | i64::from(lock.locktag.locktag_field3)
+        })
         .min()
 }
 
 fn is_ours(found: &pg_sys::LOCKTAG, kind: Kind) -> bool {
     let ours = tag(kind, 0);
-    (found.locktag_type, found.locktag_field1, found.locktag_field4)
-        == (ours.locktag_type, ours.locktag_field1, ours.locktag_field4)
+    (
+        found.locktag_type,
+        found.locktag_field1,
+        found.locktag_field4,
+    ) == (ours.locktag_type, ours.locktag_field1, ours.locktag_field4)
 }

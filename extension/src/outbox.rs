@@ -4,7 +4,7 @@ mod store;
 
 pub use store::{Outcome, Stored, store};
 
-use crate::datum::{Instant, Json};
+use crate::datum::{Instant, Json, Table};
 use crate::envelope::{self, Column};
 use crate::error::{Error, Result, Rows, check_id, required, required_text};
 use crate::partition::new_id;
@@ -101,7 +101,12 @@ struct Envelope<'a> {
 
 /// Reads envelopes; with `ids_required` a message without an id is refused, for a call that is repeated
 /// after a lost answer would store it twice.
-pub fn parse(argument: &str, json: Json, ids_required: bool, now: Instant) -> Result<Vec<NewMessage>> {
+pub fn parse(
+    argument: &str,
+    json: Json,
+    ids_required: bool,
+    now: Instant,
+) -> Result<Vec<NewMessage>> {
     let text = json.text();
     let mut messages = Vec::new();
     for (place, element) in envelope::elements(argument, &text)? {
@@ -176,8 +181,8 @@ fn send(
 /// (message_id, stream_id, partition_number, outcome, event_version)
 type StoredRow = (Uuid, Option<Uuid>, i32, &'static str, Option<i64>);
 
-fn stored_rows(stored: Vec<Stored>) -> TableIterator<'static, StoredRow> {
-    TableIterator::new(stored.into_iter().map(|stored| {
+fn stored_rows(stored: Vec<Stored>) -> Table<StoredRow> {
+    Table::new(stored.into_iter().map(|stored| {
         (
             stored.id,
             stored.stream_id,

@@ -62,7 +62,10 @@ mod tests {
         let nil = Uuid::from_bytes([0; 16]);
         let ones = Uuid::from_bytes([0xff; 16]);
         assert_eq!(XxHash64::oneshot(0, b""), 0xEF46_DB37_51D8_E999);
-        assert_eq!(partition_of(nil), (XxHash64::oneshot(0, &[0; 16]) % 10_000) as i32);
+        assert_eq!(
+            partition_of(nil),
+            (XxHash64::oneshot(0, &[0; 16]) % 10_000) as i32
+        );
         assert_ne!(partition_of(nil), partition_of(ones));
     }
 

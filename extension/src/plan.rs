@@ -8,7 +8,6 @@
 use crate::datum::{Instant, Json};
 use crate::error::{Error, Result};
 use pgrx::datum::Uuid;
-use pgrx::prelude::*;
 use pgrx::{FromDatum, IntoDatum, pg_sys};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -28,7 +27,10 @@ pub struct Arg {
 
 /// Makes an argument; the type of the parameter follows from the type of the value.
 pub fn arg<T: IntoDatum>(value: T) -> Arg {
-    Arg { oid: T::type_oid(), datum: value.into_datum() }
+    Arg {
+        oid: T::type_oid(),
+        datum: value.into_datum(),
+    }
 }
 
 /// The planner's hands, tied for the length of a call.
@@ -36,8 +38,13 @@ pub struct Steady {
     nest_level: i32,
 }
 
-const STEADY: [&CStr; 5] =
-    [c"enable_seqscan", c"enable_bitmapscan", c"enable_hashjoin", c"enable_mergejoin", c"jit"];
+const STEADY: [&CStr; 5] = [
+    c"enable_seqscan",
+    c"enable_bitmapscan",
+    c"enable_hashjoin",
+    c"enable_mergejoin",
+    c"jit",
+];
 
 /// Ties the planner until the value is dropped; an error drops the settings with the transaction.
 pub fn steady() -> Steady {
@@ -88,7 +95,8 @@ impl Row {
     /// The value of a column that may be null.
     pub fn get<T: FromDatum>(&self, column: i32) -> Option<T> {
         // SAFETY: each statement stands beside the code that reads it, with the types it selects.
-        self.datum(column).and_then(|datum| unsafe { T::from_datum(datum, false) })
+        self.datum(column)
+            .and_then(|datum| unsafe { T::from_datum(datum, false) })
     }
 
     /// The value of a column that the statement never leaves null.
@@ -161,7 +169,12 @@ fn run<T>(
         }
         let table = &*pg_sys::SPI_tuptable;
         (0..session.processed as usize)
-            .map(|i| read(&Row { tuple: *table.vals.add(i), description: table.tupdesc }))
+            .map(|i| {
+                read(&Row {
+                    tuple: *table.vals.add(i),
+                    description: table.tupdesc,
+                })
+            })
             .collect()
     };
     Ok(found)
@@ -183,10 +196,14 @@ impl Session {
 
     fn run(&mut self, sql: &'static str, args: &[Arg], view: View) -> Result<()> {
         let plan = kept(sql, args)?;
-        let mut values: Vec<pg_sys::Datum> =
-            args.iter().map(|arg| arg.datum.unwrap_or(pg_sys::Datum::from(0))).collect();
-        let nulls: Vec<core::ffi::c_char> =
-            args.iter().map(|arg| if arg.datum.is_some() { b' ' } else { b'n' } as _).collect();
+        let mut values: Vec<pg_sys::Datum> = args
+            .iter()
+            .map(|arg| arg.datum.unwrap_or(pg_sys::Datum::from(0)))
+            .collect();
+        let nulls: Vec<core::ffi::c_char> = args
+            .iter()
+            .map(|arg| if arg.datum.is_some() { b' ' } else { b'n' } as _)
+            .collect();
         // SAFETY: plan is kept for the session; values and nulls have one entry per parameter.
         let code = unsafe {
             match view {
@@ -213,7 +230,9 @@ impl Session {
             }
         };
         if code < 0 {
-            return Err(Error::Bug(format!("statement failed with SPI code {code}: {sql}")));
+            return Err(Error::Bug(format!(
+                "statement failed with SPI code {code}: {sql}"
+            )));
         }
         // SAFETY: set by the call above.
         self.processed = unsafe { pg_sys::SPI_processed };

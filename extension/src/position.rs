@@ -7,7 +7,7 @@
 //! read the announcements, so what it stored is visible or will never be.
 
 use crate::config::BATCH_LIMIT;
-use crate::datum::{Instant, Json};
+use crate::datum::{Instant, Json, Table};
 use crate::error::{Error, Result, Rows, required};
 use crate::lock::{self, Kind};
 use crate::plan::{self, arg};
@@ -43,7 +43,11 @@ thread_local! {
 
 /// Announces, unless this transaction has done so and still holds it.
 pub fn announce(kind: Kind) -> Result<()> {
-    let remembered = if kind == Kind::Appender { &APPENDER } else { &STORER };
+    let remembered = if kind == Kind::Appender {
+        &APPENDER
+    } else {
+        &STORER
+    };
     if let Some(number) = remembered.get()
         && lock::is_announced(kind, number)
     {
@@ -73,7 +77,10 @@ fn settled_for(kinds: &[Kind]) -> Result<i64> {
 
 fn last_number() -> Result<i64> {
     let found = plan::rows(LAST_NUMBER, &[], |row| row.must(1))?;
-    found.first().copied().ok_or_else(|| Error::Bug("the number sequence is empty".into()))
+    found
+        .first()
+        .copied()
+        .ok_or_else(|| Error::Bug("the number sequence is empty".into()))
 }
 
 /// Refuses isolation levels whose snapshot is older than the locks a call takes.
@@ -138,7 +145,7 @@ fn read_events(
     let _steady = plan::steady();
     let after = required("after_position", after_position)?;
     let max_events = checked_page("max_events", max_events)?;
-    Ok(TableIterator::new(events_after(after, max_events, event_types)?))
+    Ok(Table::new(events_after(after, max_events, event_types)?))
 }
 
 /// Checks the size of a page.
@@ -160,7 +167,12 @@ fn events_after(
     event_types: Option<Vec<Option<String>>>,
 ) -> Result<Vec<EventRow>> {
     let stable = stable("read_events")?.max(after);
-    let args = [arg(after), arg(stable), arg(i64::from(max_events)), arg(event_types)];
+    let args = [
+        arg(after),
+        arg(stable),
+        arg(i64::from(max_events)),
+        arg(event_types),
+    ];
     let mut found = plan::rows(READ_EVENTS, &args, |row| {
         (
             row.must(1),
@@ -181,6 +193,8 @@ fn events_after(
         Some(last) if found.len() == max_events as usize => last.0,
         _ => stable,
     };
-    found.push((reached, None, None, None, None, None, None, None, None, None, None));
+    found.push((
+        reached, None, None, None, None, None, None, None, None, None, None,
+    ));
     Ok(found)
 }

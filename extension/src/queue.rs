@@ -269,15 +269,25 @@ static INBOX: Statements = statements!(
 
 impl Queue {
     pub fn outbox() -> Queue {
-        Queue { name: "outbox", consumer: String::new() }
+        Queue {
+            name: "outbox",
+            consumer: String::new(),
+        }
     }
 
     pub fn inbox(consumer: &str) -> Queue {
-        Queue { name: "inbox", consumer: consumer.to_string() }
+        Queue {
+            name: "inbox",
+            consumer: consumer.to_string(),
+        }
     }
 
     pub fn statements(&self) -> &'static Statements {
-        if self.name == "outbox" { &OUTBOX } else { &INBOX }
+        if self.name == "outbox" {
+            &OUTBOX
+        } else {
+            &INBOX
+        }
     }
 
     /// The key of the mutex over what an instance holds of this queue.
@@ -292,7 +302,9 @@ impl Queue {
             return Ok(Vec::new());
         }
         let args = [arg(self.consumer.clone()), arg(lanes), arg(numbers)];
-        let found = plan::rows(self.statements().survivors, &args, |row| Message::read(row, 1))?;
+        let found = plan::rows(self.statements().survivors, &args, |row| {
+            Message::read(row, 1)
+        })?;
         Ok(found.into_iter().flatten().collect())
     }
 
@@ -306,8 +318,13 @@ impl Queue {
 
     /// Moves messages to the dead letters.
     pub fn bury(&self, ids: Vec<Uuid>, reason: &str, now: Instant) -> Result<u64> {
-        let args =
-            [arg(self.consumer.clone()), arg(ids), arg(self.name), arg(reason), arg(now)];
+        let args = [
+            arg(self.consumer.clone()),
+            arg(ids),
+            arg(self.name),
+            arg(reason),
+            arg(now),
+        ];
         plan::execute(self.statements().bury, &args)
     }
 }

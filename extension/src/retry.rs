@@ -72,26 +72,26 @@ pub fn parse_failures(
         let id = envelope::id(&format!("{place}.message_id"), report.message_id)?;
         let id = required_id(&format!("{place}.message_id"), id)?;
         let reason = report.failure_reason.unwrap_or(UNKNOWN_REASON);
-        let failure =
-            Failure { error: report.error, reason, status: report.status.unwrap_or(0) };
-        found.push((claim_id, (id, (reason != TRANSPORT_NOT_READY).then_some(failure))));
+        let failure = Failure {
+            error: report.error,
+            reason,
+            status: report.status.unwrap_or(0),
+        };
+        found.push((
+            claim_id,
+            (id, (reason != TRANSPORT_NOT_READY).then_some(failure)),
+        ));
     }
     Ok(found)
 }
 
 #[pg_extern(sql = false)]
-fn fail_outbox(
-    claim_id: Option<i64>,
-    failures: Option<Json>,
-) -> Rows<Reported> {
+fn fail_outbox(claim_id: Option<i64>, failures: Option<Json>) -> Rows<Reported> {
     fail("fail_outbox", "outbox", claim_id, failures)
 }
 
 #[pg_extern(sql = false)]
-fn fail_inbox(
-    claim_id: Option<i64>,
-    failures: Option<Json>,
-) -> Rows<Reported> {
+fn fail_inbox(claim_id: Option<i64>, failures: Option<Json>) -> Rows<Reported> {
     fail("fail_inbox", "inbox", claim_id, failures)
 }
 
@@ -113,7 +113,12 @@ fn fail(
         ))?;
     }
     let leaving: Vec<Leaving> = failures.into_iter().map(|(_, leaving)| leaving).collect();
-    Ok(reports(take_out(queue, claim_id, &leaving, Instant::now())?))
+    Ok(reports(take_out(
+        queue,
+        claim_id,
+        &leaving,
+        Instant::now(),
+    )?))
 }
 
 /// A claim whose row is locked, and what is left of its messages.
@@ -128,37 +133,73 @@ struct Open {
 fn open(queue: &str, claim_id: i64) -> Result<Option<Open>> {
     let found = plan::rows(LOCK_CLAIM, &[arg(claim_id)], |row| {
         let (name, consumer): (String, String) = (row.must(1), row.must(2));
-        (name, consumer, row.must(3), row.must(4), row.get(5).unwrap_or_default())
+        (
+            name,
+            consumer,
+            row.must(3),
+            row.must(4),
+            row.get(5).unwrap_or_default(),
+        )
     })?;
-    Ok(found.into_iter().next().filter(|(name, ..)| name == queue).map(
-        |(_, consumer, lanes, numbers, ids)| {
-            let queue = if queue == "outbox" { Queue::outbox() } else { Queue::inbox(&consumer) };
-            Open { queue, claim_id, lanes, numbers, ids }
-        },
-    ))
+    Ok(found
+        .into_iter()
+        .next()
+        .filter(|(name, ..)| name == queue)
+        .map(|(_, consumer, lanes, numbers, ids)| {
+            let queue = if queue == "outbox" {
+                Queue::outbox()
+            } else {
+                Queue::inbox(&consumer)
+            };
+            Open {
+                queue,
+                claim_id,
+                lanes,
+                numbers,
+                ids,
+            }
+        }))
 }
 
 /// Takes messages out of a claim, each with all that follows it of its stream; one outcome each, in
 /// order. A report on a message that left with an earlier one is stale: it was not processed.
-pub fn take_out(queue: &str, claim_id: i64, leaving: &[Leaving], now: Instant) -> Result<Vec<(Uuid, Outcome)>> {
+pub fn take_out(
+    queue: &str,
+    claim_id: i64,
+    leaving: &[Leaving],
+    now: Instant,
+) -> Result<Vec<(Uuid, Outcome)>> {
     let Some(claim) = open(queue, claim_id)? else {
-        return Ok(leaving.iter().map(|(id, _)| (*id, Outcome::Stale)).collect());
+        return Ok(leaving
+            .iter()
+            .map(|(id, _)| (*id, Outcome::Stale))
+            .collect());
     };
-    let survivors = claim.queue.survivors(claim.lanes.clone(), claim.numbers.clone())?;
+    let survivors = claim
+        .queue
+        .survivors(claim.lanes.clone(), claim.numbers.clone())?;
     let attempts = lock_failed(&claim, leaving)?;
-    let wanted: HashMap<Uuid, &Option<Failure>> =
-        leaving.iter().rev().map(|(id, failure)| (*id, failure)).collect();
+    let wanted: HashMap<Uuid, &Option<Failure>> = leaving
+        .iter()
+        .rev()
+        .map(|(id, failure)| (*id, failure))
+        .collect();
     let mut heads: BTreeMap<Key, (&Message, &Option<Failure>)> = BTreeMap::new();
     for message in &survivors {
         let failure = wanted.get(&message.id);
-        let exists = |failure: &Option<Failure>| failure.is_none() || attempts.contains_key(&message.id);
+        let exists =
+            |failure: &Option<Failure>| failure.is_none() || attempts.contains_key(&message.id);
         if let Some(failure) = failure.filter(|failure| exists(failure)) {
             heads.entry(message.key()).or_insert((message, failure));
         }
     }
     let tail: Vec<&Message> = survivors
         .iter()
-        .filter(|message| heads.get(&message.key()).is_some_and(|(head, _)| message.number >= head.number))
+        .filter(|message| {
+            heads
+                .get(&message.key())
+                .is_some_and(|(head, _)| message.number >= head.number)
+        })
         .collect();
     settle(&claim, &heads, &tail, &attempts, now)?;
     let applied: HashSet<Uuid> = heads.values().map(|(head, _)| head.id).collect();
@@ -182,8 +223,9 @@ fn lock_failed(claim: &Open, leaving: &[Leaving]) -> Result<HashMap<Uuid, i32>> 
         return Ok(HashMap::new());
     }
     let args = [arg(claim.queue.consumer.clone()), arg(ids)];
-    let found =
-        plan::rows(claim.queue.statements().lock, &args, |row| (row.id(1), row.must::<i32>(2)))?;
+    let found = plan::rows(claim.queue.statements().lock, &args, |row| {
+        (row.id(1), row.must::<i32>(2))
+    })?;
     Ok(found.into_iter().collect())
 }
 
@@ -215,7 +257,11 @@ fn settle(
             let exhausted = config::exhausted();
             // A message without a stream leaves nobody behind to hold.
             if !key.streamless {
-                holds.push(Hold::new(*key, due_after_burial(exhausted, now), "exhausted"));
+                holds.push(Hold::new(
+                    *key,
+                    due_after_burial(exhausted, now),
+                    "exhausted",
+                ));
             }
         } else {
             holds.push(Hold::new(*key, due, "failed"));
@@ -223,7 +269,11 @@ fn settle(
     }
     charge(&claim.queue, charges)?;
     if !buried.is_empty() {
-        claim.queue.bury(buried.iter().copied().collect(), "max_attempts_exceeded", now)?;
+        claim.queue.bury(
+            buried.iter().copied().collect(),
+            "max_attempts_exceeded",
+            now,
+        )?;
     }
     upsert(&claim.queue, &holds)?;
     let waiting: Vec<(Key, i64)> = tail
@@ -240,25 +290,43 @@ fn charge(queue: &Queue, charges: Vec<(Uuid, &Failure, Instant)>) -> Result<()> 
         return Ok(());
     }
     let ids: Vec<Uuid> = charges.iter().map(|(id, ..)| *id).collect();
-    let bits: Vec<i32> = charges.iter().map(|(_, failure, _)| failure.status).collect();
-    let errors: Vec<Option<String>> =
-        charges.iter().map(|(_, failure, _)| failure.error.clone()).collect();
-    let reasons: Vec<i16> = charges.iter().map(|(_, failure, _)| failure.reason).collect();
+    let bits: Vec<i32> = charges
+        .iter()
+        .map(|(_, failure, _)| failure.status)
+        .collect();
+    let errors: Vec<Option<String>> = charges
+        .iter()
+        .map(|(_, failure, _)| failure.error.clone())
+        .collect();
+    let reasons: Vec<i16> = charges
+        .iter()
+        .map(|(_, failure, _)| failure.reason)
+        .collect();
     let dues: Vec<Instant> = charges.iter().map(|(.., due)| *due).collect();
-    let args =
-        [arg(queue.consumer.clone()), arg(ids), arg(bits), arg(errors), arg(reasons), arg(dues)];
+    let args = [
+        arg(queue.consumer.clone()),
+        arg(ids),
+        arg(bits),
+        arg(errors),
+        arg(reasons),
+        arg(dues),
+    ];
     plan::execute(queue.statements().fail, &args)?;
     Ok(())
 }
 
 fn shrink(claim: &Open, gone: &[&Message]) -> Result<()> {
     let gone: HashSet<i64> = gone.iter().map(|message| message.number).collect();
-    let keep: Vec<usize> =
-        (0..claim.numbers.len()).filter(|i| !gone.contains(&claim.numbers[*i])).collect();
+    let keep: Vec<usize> = (0..claim.numbers.len())
+        .filter(|i| !gone.contains(&claim.numbers[*i]))
+        .collect();
     let lanes: Vec<i16> = keep.iter().map(|i| claim.lanes[*i]).collect();
     let numbers: Vec<i64> = keep.iter().map(|i| claim.numbers[*i]).collect();
     let ids: Vec<Uuid> = keep.iter().map(|i| claim.ids[*i]).collect();
-    plan::execute(SHRINK, &[arg(claim.claim_id), arg(lanes), arg(numbers), arg(ids)])?;
+    plan::execute(
+        SHRINK,
+        &[arg(claim.claim_id), arg(lanes), arg(numbers), arg(ids)],
+    )?;
     Ok(())
 }
 

@@ -83,8 +83,9 @@ impl<'a> Hand<'a> {
     /// without its neighbours.
     pub fn take_suspect(&mut self, lanes: &[Lane]) -> Result<()> {
         let page = self.busy.len() + 1;
-        let found = hold::due(self.queue, numbers_of(lanes), self.now, true, page)?;
-        for key in found.into_iter().filter(|key| !self.busy.contains(key)) {
+        let mut found = hold::due(self.queue, numbers_of(lanes), self.now, true, page)?;
+        found.retain(|key| !self.busy.contains(key));
+        for key in found {
             for key in hold::lock(self.queue, &[key], self.now)? {
                 self.serve(&[key], 1, 1)?;
                 if !self.messages.is_empty() {
@@ -120,7 +121,11 @@ impl<'a> Hand<'a> {
         for waiting in hold::waiting(self.queue, keys, each)? {
             by_key.entry(waiting.key).or_default().push(waiting);
         }
-        let empty: Vec<Key> = keys.iter().filter(|key| !by_key.contains_key(key)).copied().collect();
+        let empty: Vec<Key> = keys
+            .iter()
+            .filter(|key| !by_key.contains_key(key))
+            .copied()
+            .collect();
         hold::drop_holds(self.queue, &empty)?;
         let mut leaving = Vec::new();
         for key in keys {
@@ -175,7 +180,9 @@ impl<'a> Hand<'a> {
             arg(numbers_of(lanes)),
             arg(lanes.iter().map(|lane| lane.low).collect::<Vec<_>>()),
         ];
-        let heads = plan::rows(self.queue.statements().heads, &args, |row| row.must::<i16>(1))?;
+        let heads = plan::rows(self.queue.statements().heads, &args, |row| {
+            row.must::<i16>(1)
+        })?;
         let anyone_waits = !heads.is_empty() && hold::any(self.queue)?;
         let mut scanned = 0;
         let mut aside = Vec::new();
@@ -212,7 +219,11 @@ impl<'a> Hand<'a> {
             let found = self.read_lane(lane.lane, low, page)?;
             let is_last = found.len() < page;
             *scanned += found.len();
-            let waiting = if anyone_waits { self.waiting_among(lane.lane, &found)? } else { HashSet::new() };
+            let waiting = if anyone_waits {
+                self.waiting_among(lane.lane, &found)?
+            } else {
+                HashSet::new()
+            };
             for message in found {
                 let key = message.key();
                 let number = message.number;
@@ -239,8 +250,15 @@ impl<'a> Hand<'a> {
     }
 
     fn read_lane(&self, lane: i16, from: i64, limit: usize) -> Result<Vec<Message>> {
-        let args = [arg(self.queue.consumer.clone()), arg(lane), arg(from), arg(limit as i64)];
-        let found = plan::rows(self.queue.statements().scan, &args, |row| Message::read(row, 1))?;
+        let args = [
+            arg(self.queue.consumer.clone()),
+            arg(lane),
+            arg(from),
+            arg(limit as i64),
+        ];
+        let found = plan::rows(self.queue.statements().scan, &args, |row| {
+            Message::read(row, 1)
+        })?;
         Ok(found.into_iter().flatten().collect())
     }
 
@@ -248,12 +266,17 @@ impl<'a> Hand<'a> {
         let mut streams: Vec<Uuid> = found.iter().map(|message| message.key().stream).collect();
         streams.sort();
         streams.dedup();
-        Ok(hold::among(self.queue, lane, streams)?.into_iter().collect())
+        Ok(hold::among(self.queue, lane, streams)?
+            .into_iter()
+            .collect())
     }
 
     fn put_aside(&self, aside: &[(Key, i64)]) -> Result<()> {
         let keys: HashSet<Key> = aside.iter().map(|(key, _)| *key).collect();
-        let holds: Vec<Hold> = keys.into_iter().map(|key| Hold::new(key, self.now, "busy")).collect();
+        let holds: Vec<Hold> = keys
+            .into_iter()
+            .map(|key| Hold::new(key, self.now, "busy"))
+            .collect();
         hold::ensure(self.queue, &holds)?;
         hold::put_aside(self.queue, aside)
     }
@@ -261,9 +284,13 @@ impl<'a> Hand<'a> {
     /// Moves low-waters, at most once a second each or after a thousand numbers.
     fn move_lows(&self, lows: &[(&Lane, i64)]) -> Result<()> {
         let worth = |lane: &Lane, low: i64| {
-            low - lane.low >= 1000 || (low > lane.low && lane.moved_at.plus_micros(1_000_000) <= self.now)
+            low - lane.low >= 1000
+                || (low > lane.low && lane.moved_at.plus_micros(1_000_000) <= self.now)
         };
-        let moved: Vec<&(&Lane, i64)> = lows.iter().filter(|(lane, low)| worth(lane, *low)).collect();
+        let moved: Vec<&(&Lane, i64)> = lows
+            .iter()
+            .filter(|(lane, low)| worth(lane, *low))
+            .collect();
         if moved.is_empty() {
             return Ok(());
         }

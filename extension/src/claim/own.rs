@@ -50,7 +50,12 @@ impl Own {
     /// Reads the claims first and the messages in a later statement: a message completed in between
     /// is then held to be in flight, never to be free.
     pub fn read(queue: &Queue, me: Uuid, lowest: i64) -> Result<Own> {
-        let args = [arg(queue.name), arg(queue.consumer.clone()), arg(me), arg(lowest)];
+        let args = [
+            arg(queue.name),
+            arg(queue.consumer.clone()),
+            arg(me),
+            arg(lowest),
+        ];
         let mut claims = plan::rows(OWN, &args, |row| OwnClaim {
             claim_id: row.must(1),
             lease_expiry: row.instant(2),
@@ -59,8 +64,14 @@ impl Own {
             numbers: row.must(5),
             survivors: Vec::new(),
         })?;
-        let lanes = claims.iter().flat_map(|claim| claim.lanes.clone()).collect();
-        let numbers = claims.iter().flat_map(|claim| claim.numbers.clone()).collect();
+        let lanes = claims
+            .iter()
+            .flat_map(|claim| claim.lanes.clone())
+            .collect();
+        let numbers = claims
+            .iter()
+            .flat_map(|claim| claim.numbers.clone())
+            .collect();
         let by_number: HashMap<i64, usize> = claims
             .iter()
             .enumerate()
@@ -85,7 +96,9 @@ impl Own {
         for claim in self.claims.drain(..) {
             if claim.survivors.is_empty() {
                 done.push(claim.claim_id);
-            } else if claim.lease_expiry >= now || !retry::reap(queue, claim.claim_id, Reap::Lapsed, now)? {
+            } else if claim.lease_expiry >= now
+                || !retry::reap(queue, claim.claim_id, Reap::Lapsed, now)?
+            {
                 if claim.survivors.len() * 2 < claim.numbers.len() {
                     rewrite(&claim)?;
                 }
@@ -129,14 +142,20 @@ impl Own {
 }
 
 fn rewrite(claim: &OwnClaim) -> Result<()> {
-    let alive: HashSet<i64> = claim.survivors.iter().map(|message| message.number).collect();
+    let alive: HashSet<i64> = claim
+        .survivors
+        .iter()
+        .map(|message| message.number)
+        .collect();
     let found = plan::rows(LOCK, &[arg(claim.claim_id)], |row| {
         let (lanes, numbers): (Vec<i16>, Vec<i64>) = (row.must(1), row.must(2));
         let ids: Vec<Uuid> = row.get(3).unwrap_or_default();
         (lanes, numbers, ids)
     })?;
     for (lanes, numbers, ids) in found {
-        let keep: Vec<usize> = (0..numbers.len()).filter(|i| alive.contains(&numbers[*i])).collect();
+        let keep: Vec<usize> = (0..numbers.len())
+            .filter(|i| alive.contains(&numbers[*i]))
+            .collect();
         let args = [
             arg(claim.claim_id),
             arg(keep.iter().map(|i| lanes[*i]).collect::<Vec<_>>()),

@@ -1,7 +1,7 @@
 //! What a worker says of its claims. A late report is an outcome, not an error.
 
 use crate::config;
-use crate::datum::Instant;
+use crate::datum::{Instant, Table};
 use crate::error::{Error, Result, Rows, required, required_id};
 use crate::plan::{self, arg};
 use crate::position::require_read_committed;
@@ -61,12 +61,19 @@ impl Outcome {
 /// (message_id, outcome)
 pub type Reported = (Uuid, &'static str);
 
-pub fn reports(outcomes: Vec<(Uuid, Outcome)>) -> TableIterator<'static, Reported> {
-    TableIterator::new(outcomes.into_iter().map(|(id, outcome)| (id, outcome.text())))
+pub fn reports(outcomes: Vec<(Uuid, Outcome)>) -> Table<Reported> {
+    Table::new(
+        outcomes
+            .into_iter()
+            .map(|(id, outcome)| (id, outcome.text())),
+    )
 }
 
 #[pg_extern(sql = false)]
-fn complete_outbox(claim_id: Option<i64>, message_ids: Option<Vec<Option<Uuid>>>) -> Rows<Reported> {
+fn complete_outbox(
+    claim_id: Option<i64>,
+    message_ids: Option<Vec<Option<Uuid>>>,
+) -> Rows<Reported> {
     complete_all("outbox", claim_id, message_ids)
 }
 
@@ -75,10 +82,18 @@ fn complete_inbox(claim_id: Option<i64>, message_ids: Option<Vec<Option<Uuid>>>)
     complete_all("inbox", claim_id, message_ids)
 }
 
-fn complete_all(queue: &str, claim_id: Option<i64>, ids: Option<Vec<Option<Uuid>>>) -> Rows<Reported> {
+fn complete_all(
+    queue: &str,
+    claim_id: Option<i64>,
+    ids: Option<Vec<Option<Uuid>>>,
+) -> Rows<Reported> {
     let _steady = plan::steady();
     let claim_id = required("claim_id", claim_id)?;
-    Ok(reports(complete(queue, claim_id, &all_ids("message_ids", ids)?)?))
+    Ok(reports(complete(
+        queue,
+        claim_id,
+        &all_ids("message_ids", ids)?,
+    )?))
 }
 
 /// An array of ids of which none is null.
@@ -94,32 +109,53 @@ pub fn all_ids(argument: &str, ids: Option<Vec<Option<Uuid>>>) -> Result<Vec<Uui
         });
     }
     let place = |i: usize| format!("{argument}[{}]", i + 1);
-    ids.into_iter().enumerate().map(|(i, id)| required_id(&place(i), id)).collect()
+    ids.into_iter()
+        .enumerate()
+        .map(|(i, id)| required_id(&place(i), id))
+        .collect()
 }
 
 /// Deletes the messages a claim names. Never locks the claim: handlers that complete in transactions
 /// of their own must not wait for each other.
 pub fn complete(queue: &str, claim_id: i64, ids: &[Uuid]) -> Result<Vec<(Uuid, Outcome)>> {
     let found = plan::rows(NAMED, &[arg(claim_id)], |row| {
-        (row.must::<String>(1), row.must::<String>(2), row.get::<Vec<Uuid>>(3).unwrap_or_default())
+        (
+            row.must::<String>(1),
+            row.must::<String>(2),
+            row.get::<Vec<Uuid>>(3).unwrap_or_default(),
+        )
     })?;
     let Some((name, consumer, named)) = found.into_iter().next() else {
         return Ok(ids.iter().map(|id| (*id, Outcome::Stale)).collect());
     };
     let named: HashSet<Uuid> = named.into_iter().collect();
-    let mut wanted: Vec<Uuid> =
-        ids.iter().filter(|id| name == queue && named.contains(id)).copied().collect();
+    let mut wanted: Vec<Uuid> = ids
+        .iter()
+        .filter(|id| name == queue && named.contains(id))
+        .copied()
+        .collect();
     wanted.sort();
     wanted.dedup();
-    let queue = if queue == "outbox" { Queue::outbox() } else { Queue::inbox(&consumer) };
+    let queue = if queue == "outbox" {
+        Queue::outbox()
+    } else {
+        Queue::inbox(&consumer)
+    };
     let gone: HashSet<Uuid> = if wanted.is_empty() {
         HashSet::new()
     } else {
         let args = [arg(queue.consumer.clone()), arg(wanted)];
-        plan::rows(queue.statements().complete, &args, |row| row.id(1))?.into_iter().collect()
+        plan::rows(queue.statements().complete, &args, |row| row.id(1))?
+            .into_iter()
+            .collect()
     };
-    let outcome =
-        |id: &Uuid| if gone.contains(id) { Outcome::Applied } else { Outcome::Unknown };
+    let outcome = |id: &Uuid| {
+        if gone.contains(id) {
+            Outcome::Applied
+        } else {
+            Outcome::Unknown
+        }
+    };
     Ok(ids.iter().map(|id| (*id, outcome(id))).collect())
 }
 
@@ -135,7 +171,11 @@ fn complete_inbox_now(
         Some((_, Outcome::Applied)) => Ok(()),
         other => {
             let outcome = other.map_or("unknown", |(_, outcome)| outcome.text());
-            Err(Error::NotApplied { claim_id, message_id, outcome })?
+            Err(Error::NotApplied {
+                claim_id,
+                message_id,
+                outcome,
+            })?
         }
     }
 }
@@ -159,9 +199,16 @@ fn release(
     let _steady = plan::steady();
     require_read_committed(function)?;
     let claim_id = required("claim_id", claim_id)?;
-    let leaving: Vec<retry::Leaving> =
-        all_ids("message_ids", message_ids)?.into_iter().map(|id| (id, None)).collect();
-    Ok(reports(retry::take_out(queue, claim_id, &leaving, Instant::now())?))
+    let leaving: Vec<retry::Leaving> = all_ids("message_ids", message_ids)?
+        .into_iter()
+        .map(|id| (id, None))
+        .collect();
+    Ok(reports(retry::take_out(
+        queue,
+        claim_id,
+        &leaving,
+        Instant::now(),
+    )?))
 }
 
 /// (claim_id, outcome, lease_expiry)
@@ -176,7 +223,7 @@ fn renew_claims(claim_ids: Option<Vec<Option<i64>>>, lease: Option<Interval>) ->
         ids.push(required(&format!("claim_ids[{}]", i + 1), id)?);
     }
     let lease = super::lease_micros(lease)?;
-    Ok(TableIterator::new(renew(&ids, lease, Instant::now())?))
+    Ok(Table::new(renew(&ids, lease, Instant::now())?))
 }
 
 /// Extends leases, up to the permitted number of times: one outcome each, in order.
@@ -184,13 +231,23 @@ pub fn renew(ids: &[i64], lease: i64, now: Instant) -> Result<Vec<Renewed>> {
     if ids.is_empty() {
         return Ok(Vec::new());
     }
-    let args = [arg(ids.to_vec()), arg(now.plus_micros(lease)), arg(config::renewals())];
-    let renewed: HashSet<i64> =
-        plan::rows(RENEW, &args, |row| row.must::<i64>(1))?.into_iter().collect();
+    let args = [
+        arg(ids.to_vec()),
+        arg(now.plus_micros(lease)),
+        arg(config::renewals()),
+    ];
+    let renewed: HashSet<i64> = plan::rows(RENEW, &args, |row| row.must::<i64>(1))?
+        .into_iter()
+        .collect();
     let existing = plan::rows(EXISTING, &[arg(ids.to_vec())], |row| {
         (row.must::<i64>(1), row.instant(2))
     })?;
-    let expiry = |id: &i64| existing.iter().find(|(found, _)| found == id).map(|(_, at)| *at);
+    let expiry = |id: &i64| {
+        existing
+            .iter()
+            .find(|(found, _)| found == id)
+            .map(|(_, at)| *at)
+    };
     Ok(ids
         .iter()
         .map(|id| match expiry(id) {
@@ -207,7 +264,7 @@ type ClaimRow = (i64, String, String, Instant, i16, bool, Vec<Uuid>);
 fn read_claims(instance_id: Option<Uuid>) -> Rows<ClaimRow> {
     let _steady = plan::steady();
     let id = required_id("instance_id", instance_id)?;
-    Ok(TableIterator::new(plan::look(CLAIMS_OF, &[arg(id)], |row| {
+    Ok(Table::new(plan::look(CLAIMS_OF, &[arg(id)], |row| {
         (
             row.must(1),
             row.must(2),

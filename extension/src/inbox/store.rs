@@ -138,7 +138,11 @@ pub fn parse(argument: &str, json: Json, consumer: Option<&str>) -> Result<Vec<N
     Ok(messages)
 }
 
-fn from_envelope(place: &str, envelope: Envelope<'_>, consumer: Option<&str>) -> Result<NewMessage> {
+fn from_envelope(
+    place: &str,
+    envelope: Envelope<'_>,
+    consumer: Option<&str>,
+) -> Result<NewMessage> {
     let consumer_id = match (consumer, envelope.consumer_id) {
         (Some(_), Some(_)) => {
             return Err(Error::bad(
@@ -167,7 +171,10 @@ fn from_envelope(place: &str, envelope: Envelope<'_>, consumer: Option<&str>) ->
         tracestate: envelope.tracestate,
         occurred_at: envelope::instant(envelope.occurred_at),
         scheduled_for: envelope::instant(envelope.scheduled_for),
-        fingerprint: envelope.fingerprint.map(|hex| from_hex(place, &hex)).transpose()?,
+        fingerprint: envelope
+            .fingerprint
+            .map(|hex| from_hex(place, &hex))
+            .transpose()?,
     })
 }
 
@@ -182,7 +189,10 @@ fn from_hex(place: &str, hex: &str) -> Result<Vec<u8>> {
     if !hex.is_ascii() || hex.len() % 2 != 0 {
         return Err(bad());
     }
-    (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).map_err(|_| bad())).collect()
+    (0..hex.len())
+        .step_by(2)
+        .map(|i| u8::from_str_radix(&hex[i..i + 2], 16).map_err(|_| bad()))
+        .collect()
 }
 
 /// Accepts messages; one result each, in input order.
@@ -212,7 +222,10 @@ pub fn store(messages: Vec<NewMessage>, now: Instant) -> Result<Vec<(Uuid, Accep
             let outcome = if recorded.contains(&key) && answered.insert(key.clone()) {
                 Accepted::New
             } else {
-                let content = seen.get(&key).cloned().unwrap_or_else(|| first[&key].fingerprint.clone());
+                let content = seen
+                    .get(&key)
+                    .cloned()
+                    .unwrap_or_else(|| first[&key].fingerprint.clone());
                 compare(content, &message.fingerprint)
             };
             (message.id, outcome)
@@ -232,12 +245,20 @@ fn record(first: &BTreeMap<Id, &NewMessage>, now: Instant) -> Result<HashSet<Id>
         return Ok(HashSet::new());
     }
     let args = [
-        arg(first.keys().map(|(consumer, _)| consumer.clone()).collect::<Vec<_>>()),
+        arg(first
+            .keys()
+            .map(|(consumer, _)| consumer.clone())
+            .collect::<Vec<_>>()),
         arg(first.keys().map(|(_, id)| *id).collect::<Vec<_>>()),
-        arg(first.values().map(|message| message.fingerprint.clone()).collect::<Vec<_>>()),
+        arg(first
+            .values()
+            .map(|message| message.fingerprint.clone())
+            .collect::<Vec<_>>()),
         arg(now),
     ];
-    Ok(plan::rows(RECORD, &args, |row| (row.must(1), row.id(2)))?.into_iter().collect())
+    Ok(plan::rows(RECORD, &args, |row| (row.must(1), row.id(2)))?
+        .into_iter()
+        .collect())
 }
 
 /// Counts a further sighting of ids and returns the content they were first seen with.

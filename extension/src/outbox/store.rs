@@ -60,14 +60,23 @@ pub struct Stored {
 /// Stores messages; one result each, in input order.
 pub fn store(messages: Vec<NewMessage>, now: Instant) -> Result<Vec<Stored>> {
     let mut seen = HashSet::new();
-    let first: Vec<&NewMessage> =
-        messages.iter().filter(|message| seen.insert(message.id)).collect();
-    let events: Vec<&NewMessage> = first.iter().filter(|message| message.is_event).copied().collect();
+    let first: Vec<&NewMessage> = messages
+        .iter()
+        .filter(|message| seen.insert(message.id))
+        .collect();
+    let events: Vec<&NewMessage> = first
+        .iter()
+        .filter(|message| message.is_event)
+        .copied()
+        .collect();
     let streams = event::lock_streams(&events)?;
     let known = event::known(&events)?;
     let mut versions = event::check_versions(&streams, &events, &known)?;
-    let fresh: Vec<&NewMessage> =
-        first.iter().filter(|message| !known.contains_key(&message.id)).copied().collect();
+    let fresh: Vec<&NewMessage> = first
+        .iter()
+        .filter(|message| !known.contains_key(&message.id))
+        .copied()
+        .collect();
     let numbers = draw(&fresh)?;
     let inserted = insert(&fresh, &numbers, now)?;
     refuse_taken(&fresh, &inserted)?;
@@ -75,7 +84,14 @@ pub fn store(messages: Vec<NewMessage>, now: Instant) -> Result<Vec<Stored>> {
     let mut appended = Vec::new();
     for (message, number) in fresh.iter().zip(&numbers) {
         let is_new = !message.is_delivered() || inserted.contains(&message.id);
-        let mut stored = outcome(message, if is_new { Outcome::Stored } else { Outcome::Duplicate });
+        let mut stored = outcome(
+            message,
+            if is_new {
+                Outcome::Stored
+            } else {
+                Outcome::Duplicate
+            },
+        );
         if let Some(stream_id) = message.stream_id.filter(|_| message.is_event) {
             let version = versions.entry(stream_id).or_insert(0);
             *version += 1;
@@ -95,17 +111,24 @@ fn draw(fresh: &[&NewMessage]) -> Result<Vec<i64>> {
         return Ok(Vec::new());
     }
     let appends = fresh.iter().any(|message| message.is_event);
-    position::announce(if appends { Kind::Appender } else { Kind::Storer })?;
+    position::announce(if appends {
+        Kind::Appender
+    } else {
+        Kind::Storer
+    })?;
     position::draw(fresh.len())
 }
 
 /// An event whose id belongs to another message must not be lost as a duplicate.
 fn refuse_taken(fresh: &[&NewMessage], inserted: &HashSet<Uuid>) -> Result<()> {
-    let taken = fresh
-        .iter()
-        .find(|message| message.is_event && message.is_delivered() && !inserted.contains(&message.id));
+    let taken = fresh.iter().find(|message| {
+        message.is_event && message.is_delivered() && !inserted.contains(&message.id)
+    });
     match taken {
-        Some(message) => Err(Error::IdTaken { message_id: message.id, taken_by: "another message" }),
+        Some(message) => Err(Error::IdTaken {
+            message_id: message.id,
+            taken_by: "another message",
+        }),
         None => Ok(()),
     }
 }
@@ -130,8 +153,10 @@ fn answer(
     messages
         .iter()
         .map(|message| {
-            let mut stored =
-                done.get(&message.id).cloned().unwrap_or_else(|| outcome(message, Outcome::Duplicate));
+            let mut stored = done
+                .get(&message.id)
+                .cloned()
+                .unwrap_or_else(|| outcome(message, Outcome::Duplicate));
             if let Some(known) = known.get(&message.id) {
                 stored.version = Some(known.version);
                 stored.position = Some(known.position);
@@ -190,5 +215,7 @@ fn insert(fresh: &[&NewMessage], numbers: &[i64], now: Instant) -> Result<HashSe
         arg(waits),
         arg(now),
     ];
-    Ok(plan::rows(INSERT, &args, |row| row.id(1))?.into_iter().collect())
+    Ok(plan::rows(INSERT, &args, |row| row.id(1))?
+        .into_iter()
+        .collect())
 }

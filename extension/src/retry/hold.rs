@@ -109,12 +109,22 @@ pub struct Hold {
 
 impl Hold {
     pub fn new(key: Key, due: Instant, reason: &'static str) -> Hold {
-        Hold { key, due, suspect: false, reason }
+        Hold {
+            key,
+            due,
+            suspect: false,
+            reason,
+        }
     }
 
     /// Of a stream whose last delivery lapsed: its head is to travel alone.
     pub fn suspect(key: Key, due: Instant) -> Hold {
-        Hold { key, due, suspect: true, reason: "lapsed" }
+        Hold {
+            key,
+            due,
+            suspect: true,
+            reason: "lapsed",
+        }
     }
 }
 
@@ -135,8 +145,14 @@ fn write(statement: &'static str, queue: &Queue, holds: &[Hold]) -> Result<()> {
     let keys: Vec<Key> = holds.iter().map(|hold| hold.key).collect();
     let mut args = args_of(queue, &keys);
     args.push(arg(holds.iter().map(|hold| hold.due).collect::<Vec<_>>()));
-    args.push(arg(holds.iter().map(|hold| hold.suspect).collect::<Vec<_>>()));
-    args.push(arg(holds.iter().map(|hold| hold.reason).collect::<Vec<_>>()));
+    args.push(arg(holds
+        .iter()
+        .map(|hold| hold.suspect)
+        .collect::<Vec<_>>()));
+    args.push(arg(holds
+        .iter()
+        .map(|hold| hold.reason)
+        .collect::<Vec<_>>()));
     plan::execute(statement, &args)?;
     Ok(())
 }
@@ -157,7 +173,10 @@ fn move_aside(statement: &'static str, queue: &Queue, messages: &[(Key, i64)]) -
     }
     let keys: Vec<Key> = messages.iter().map(|(key, _)| *key).collect();
     let mut args = args_of(queue, &keys);
-    args.push(arg(messages.iter().map(|(_, number)| *number).collect::<Vec<_>>()));
+    args.push(arg(messages
+        .iter()
+        .map(|(_, number)| *number)
+        .collect::<Vec<_>>()));
     plan::execute(statement, &args)?;
     Ok(())
 }
@@ -173,7 +192,11 @@ fn args_of(queue: &Queue, keys: &[Key]) -> Vec<plan::Arg> {
 }
 
 fn read_key(row: &plan::Row) -> Key {
-    Key { lane: row.must(1), stream: row.id(2), streamless: row.must(3) }
+    Key {
+        lane: row.must(1),
+        stream: row.id(2),
+        streamless: row.must(3),
+    }
 }
 
 /// Whether anything of the queue waits at all.
@@ -184,12 +207,23 @@ pub fn any(queue: &Queue) -> Result<bool> {
 
 /// Which of these streams of a lane wait.
 pub fn among(queue: &Queue, lane: i16, streams: Vec<Uuid>) -> Result<Vec<Key>> {
-    let args = [arg(queue.name), arg(queue.consumer.clone()), arg(lane), arg(streams)];
+    let args = [
+        arg(queue.name),
+        arg(queue.consumer.clone()),
+        arg(lane),
+        arg(streams),
+    ];
     plan::rows(AMONG, &args, read_key)
 }
 
 /// Streams whose time has come, the longest due first.
-pub fn due(queue: &Queue, lanes: Vec<i16>, now: Instant, suspects: bool, limit: usize) -> Result<Vec<Key>> {
+pub fn due(
+    queue: &Queue,
+    lanes: Vec<i16>,
+    now: Instant,
+    suspects: bool,
+    limit: usize,
+) -> Result<Vec<Key>> {
     let statement = if suspects { SUSPECTS } else { DUE };
     let args = [
         arg(queue.name),

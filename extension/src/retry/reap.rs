@@ -46,11 +46,19 @@ pub fn reap_all(queue: &Queue, owner: Uuid, lowest: i64, what: Reap, now: Instan
 
 /// The lanes that claims of an instance still name.
 pub fn lanes_in_claims(queue: &Queue, owner: Uuid, lowest: i64) -> Result<Vec<i16>> {
-    Ok(claims_of(queue, owner, lowest)?.into_iter().flat_map(|(_, lanes)| lanes).collect())
+    Ok(claims_of(queue, owner, lowest)?
+        .into_iter()
+        .flat_map(|(_, lanes)| lanes)
+        .collect())
 }
 
 fn claims_of(queue: &Queue, owner: Uuid, lowest: i64) -> Result<Vec<(i64, Vec<i16>)>> {
-    let args = [arg(queue.name), arg(queue.consumer.clone()), arg(owner), arg(lowest)];
+    let args = [
+        arg(queue.name),
+        arg(queue.consumer.clone()),
+        arg(owner),
+        arg(lowest),
+    ];
     plan::rows(CLAIMS_OF, &args, |row| (row.must(1), row.must(2)))
 }
 
@@ -89,8 +97,10 @@ fn heads(survivors: &[Message]) -> BTreeMap<Key, &Message> {
 }
 
 fn release(queue: &Queue, survivors: &[Message], now: Instant) -> Result<()> {
-    let holds: Vec<Hold> =
-        heads(survivors).into_keys().map(|key| Hold::new(key, now, "released")).collect();
+    let holds: Vec<Hold> = heads(survivors)
+        .into_keys()
+        .map(|key| Hold::new(key, now, "released"))
+        .collect();
     upsert(queue, &holds)
 }
 
@@ -117,10 +127,16 @@ fn charge(
         .map(|(id, _)| *id)
         .collect();
     if !buried.is_empty() {
-        queue.bury(buried.iter().copied().collect(), "max_attempts_exceeded", now)?;
+        queue.bury(
+            buried.iter().copied().collect(),
+            "max_attempts_exceeded",
+            now,
+        )?;
     }
-    let holds: Vec<Hold> =
-        heads.iter().filter_map(|(key, head)| hold_for(*key, head, &buried, now)).collect();
+    let holds: Vec<Hold> = heads
+        .iter()
+        .filter_map(|(key, head)| hold_for(*key, head, &buried, now))
+        .collect();
     upsert(queue, &holds)?;
     Ok(buried)
 }

@@ -19,6 +19,7 @@ enum Kind {
     Answer(String),
     Json(serde_json::Error),
     Connect(BoxError),
+    Broker(BoxError),
 }
 
 /// SQLSTATE of a version conflict of `append_events` and `store_outbox_messages`.
@@ -43,6 +44,11 @@ impl Error {
 
     pub(crate) fn connect(error: impl Into<BoxError>) -> Self {
         Self(Box::new(Kind::Connect(error.into())))
+    }
+
+    /// A transport's error, for the loops that log both alike.
+    pub(crate) fn broker(error: BoxError) -> Self {
+        Self(Box::new(Kind::Broker(error)))
     }
 
     fn database(&self) -> Option<&tokio_postgres::Error> {
@@ -198,6 +204,7 @@ impl fmt::Display for Error {
             Kind::Answer(what) => write!(f, "unexpected answer of the server: {what}"),
             Kind::Json(error) => write!(f, "JSON: {error}"),
             Kind::Connect(error) => write!(f, "cannot connect: {error}"),
+            Kind::Broker(error) => write!(f, "{error}"),
         }?;
         match &*self.0 {
             Kind::Missing(_) | Kind::Version { .. } => {
@@ -230,7 +237,7 @@ impl StdError for Error {
         match &*self.0 {
             Kind::Database(error) | Kind::Missing(error) => Some(error),
             Kind::Json(error) => Some(error),
-            Kind::Connect(error) => Some(&**error),
+            Kind::Connect(error) | Kind::Broker(error) => Some(&**error),
             Kind::Version { .. } | Kind::Answer(_) => None,
         }
     }

@@ -8,6 +8,7 @@ pub mod processor;
 mod timestamp;
 pub mod transport;
 pub mod types;
+pub mod worker;
 
 pub use crate::client::{BatchAnswer, ClaimOptions, Postroom, WorkBatch};
 pub use crate::error::{BoxError, Error};

@@ -97,10 +97,11 @@ SELECT 'queued inbox message without its dedup record', format('consumer_id=%s m
        SELECT 1 FROM postroom.inbox_seen s
         WHERE s.consumer_id = i.consumer_id AND s.message_id = i.message_id)
 UNION ALL
-SELECT 'message queued and buried', format('queue=%s message_id=%s', m.queue, m.message_id)
+SELECT 'inbox message queued and buried', format('consumer_id=%s message_id=%s', m.consumer_id, m.message_id)
   FROM postroom._message m
   JOIN postroom.dead_letter d
     ON d.queue = m.queue AND d.consumer_id = m.consumer_id AND d.message_id = m.message_id
+ WHERE m.queue = 'inbox'
 UNION ALL
 SELECT 'sequence cached or cycling', format('sequence=%s', s.seqrelid::regclass)
   FROM pg_catalog.pg_sequence s

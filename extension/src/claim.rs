@@ -125,10 +125,11 @@ pub fn claim(queue: &Queue, request: &Request) -> Result<Granted> {
         bodies: Vec::new(),
         come_back: false,
     };
-    let live = instance::require_live(me, request.renewing, now)?;
     if !lock::try_mutex(queue.mutex(me)) {
         return Ok(granted);
     }
+    // Under the mutex: an evictor needs it too, so whoever is live here stays so to the end.
+    let live = instance::require_live(me, request.renewing, now)?;
     let roster = Roster::load(queue, me, now)?;
     let mut own = Own::read(queue, me, roster.lowest_claim())?;
     own.tidy(queue, now)?;

@@ -359,12 +359,13 @@ fn mark_evicted(victim: Uuid, now: Instant) -> Result<bool> {
     Ok(plan::execute(EVICT, &[arg(victim), arg(now)])? > 0)
 }
 
-/// Takes back what a member holds; under its mutex. Its lanes stay while a claim names them.
+/// Takes back what a member holds; under its mutex. Its lanes stay while a claim names them, and its row
+/// while a claim of it exists.
 fn free(queue: &Queue, member: &Member, what: Reap, now: Instant) -> Result<()> {
     let id = member.instance_id;
-    retry::reap_all(queue, id, member.lowest_claim, what, now)?;
-    let still_named = retry::lanes_in_claims(queue, id, member.lowest_claim)?;
-    let is_clean = still_named.is_empty();
+    let left = retry::reap_all(queue, id, member.lowest_claim, what, now)?;
+    let is_clean = left.is_empty();
+    let still_named: Vec<i16> = left.into_iter().flatten().collect();
     let [name, consumer] = names(queue);
     plan::execute(FREE, &[name, consumer, arg(id), arg(still_named)])?;
     if is_clean && what != Reap::Lapsed {

@@ -14,9 +14,9 @@ use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 
 thread_local! {
-    // Keyed by the address of the statement's text: a statement is a constant of the program.
+    // Keyed by the place of the statement's text: a statement is a constant of the program.
     // Plans live in the server's cache context for the whole session, so nothing is to be freed.
-    static KEPT: RefCell<HashMap<usize, pg_sys::SPIPlanPtr>> = RefCell::new(HashMap::new());
+    static KEPT: RefCell<HashMap<(usize, usize), pg_sys::SPIPlanPtr>> = RefCell::new(HashMap::new());
 }
 
 /// An argument of a statement with its type.
@@ -250,7 +250,7 @@ impl Drop for Session {
 }
 
 fn kept(sql: &'static str, args: &[Arg]) -> Result<pg_sys::SPIPlanPtr> {
-    let key = sql.as_ptr() as usize;
+    let key = (sql.as_ptr() as usize, sql.len());
     if let Some(plan) = KEPT.with_borrow(|kept| kept.get(&key).copied()) {
         return Ok(plan);
     }

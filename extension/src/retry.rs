@@ -9,7 +9,7 @@ pub mod hold;
 mod reap;
 
 use hold::{Hold, put_aside, upsert};
-pub use reap::{Reap, lanes_in_claims, reap, reap_all};
+pub use reap::{Reap, reap, reap_all};
 
 use crate::claim::report::{Outcome, Reported, reports};
 use crate::config;

@@ -23,7 +23,8 @@ DELETE FROM postroom.claim
          FROM postroom.claim
         WHERE claim_id = ANY ($1)
         ORDER BY claim_id
-          FOR UPDATE SKIP LOCKED))";
+          FOR UPDATE SKIP LOCKED))
+RETURNING claim_id";
 
 // $1: claim, then $2: numbers that still exist: a long claim of few survivors is costly to read
 const LOCK: &str = "
@@ -89,39 +90,47 @@ impl Own {
         self.claims.first().map(|claim| claim.claim_id)
     }
 
-    /// Takes back what has lapsed, forgets what is done.
+    /// Takes back what has lapsed, forgets what is done. A claim somebody else has locked stays.
     pub fn tidy(&mut self, queue: &Queue, now: Instant) -> Result<()> {
-        let mut kept = Vec::new();
-        let mut done = Vec::new();
-        for claim in self.claims.drain(..) {
-            if claim.survivors.is_empty() {
-                done.push(claim.claim_id);
-            } else if claim.lease_expiry >= now
-                || !retry::reap(queue, claim.claim_id, Reap::Lapsed, now)?
-            {
-                if claim.survivors.len() * 2 < claim.numbers.len() {
-                    rewrite(&claim)?;
-                }
-                kept.push(claim);
+        let done: Vec<i64> = self
+            .claims
+            .iter()
+            .filter(|claim| claim.survivors.is_empty())
+            .map(|claim| claim.claim_id)
+            .collect();
+        let mut gone = HashSet::new();
+        if !done.is_empty() {
+            gone.extend(plan::rows(SWEEP, &[arg(done)], |row| row.must::<i64>(1))?);
+        }
+        for claim in self
+            .claims
+            .iter()
+            .filter(|claim| !claim.survivors.is_empty())
+        {
+            if claim.lease_expiry < now && retry::reap(queue, claim.claim_id, Reap::Lapsed, now)? {
+                gone.insert(claim.claim_id);
+            } else if claim.survivors.len() * 2 < claim.numbers.len() {
+                rewrite(claim)?;
             }
         }
-        self.claims = kept;
-        if !done.is_empty() {
-            plan::execute(SWEEP, &[arg(done)])?;
-        }
+        self.claims.retain(|claim| !gone.contains(&claim.claim_id));
         Ok(())
     }
 
     /// A live claim whose answer the caller never got.
     pub fn lost(&self, holding: &[i64], now: Instant) -> Option<&OwnClaim> {
-        self.claims
-            .iter()
-            .find(|claim| claim.lease_expiry >= now && !holding.contains(&claim.claim_id))
+        self.claims.iter().find(|claim| {
+            claim.lease_expiry >= now
+                && !claim.survivors.is_empty()
+                && !holding.contains(&claim.claim_id)
+        })
     }
 
     /// Whether a suspect is out: they travel one at a time.
     pub fn has_solo(&self) -> bool {
-        self.claims.iter().any(|claim| claim.solo)
+        self.claims
+            .iter()
+            .any(|claim| claim.solo && !claim.survivors.is_empty())
     }
 
     fn messages(&self) -> impl Iterator<Item = &Message> {

@@ -13,21 +13,22 @@ use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-// $1: consumers, $2: ids, $3: fingerprints, $4: now
+// $1: consumers, $2: ids, $3: fingerprints, $4: how often handed in, $5: now
 const RECORD: &str = "
-INSERT INTO postroom.inbox_seen (consumer_id, message_id, seen_at, fingerprint)
-SELECT u.consumer_id, u.message_id, $4, u.fingerprint
-  FROM unnest($1::text[], $2::uuid[], $3::bytea[]) AS u (consumer_id, message_id, fingerprint)
+INSERT INTO postroom.inbox_seen (consumer_id, message_id, seen_at, fingerprint, observations)
+SELECT u.consumer_id, u.message_id, $5, u.fingerprint, u.observations
+  FROM unnest($1::text[], $2::uuid[], $3::bytea[], $4::integer[])
+       AS u (consumer_id, message_id, fingerprint, observations)
  ORDER BY u.consumer_id, u.message_id
     ON CONFLICT (consumer_id, message_id) DO NOTHING
 RETURNING consumer_id, message_id";
 
-// $1: consumers, $2: ids; who was seen again, in key order, and with which content first
+// $1: consumers, $2: ids, $3: how often handed in; locked in key order
 const OBSERVE: &str = "
 UPDATE postroom.inbox_seen s
-   SET observations = s.observations + 1
-  FROM (SELECT s.consumer_id, s.message_id
-          FROM unnest($1::text[], $2::uuid[]) AS u (consumer_id, message_id)
+   SET observations = s.observations + k.observations
+  FROM (SELECT s.consumer_id, s.message_id, u.observations
+          FROM unnest($1::text[], $2::uuid[], $3::integer[]) AS u (consumer_id, message_id, observations)
           JOIN postroom.inbox_seen s ON s.consumer_id = u.consumer_id AND s.message_id = u.message_id
          ORDER BY s.consumer_id, s.message_id
            FOR UPDATE OF s) k
@@ -197,9 +198,10 @@ fn from_hex(place: &str, hex: &str) -> Result<Vec<u8>> {
 
 /// Accepts messages; one result each, in input order.
 pub fn store(messages: Vec<NewMessage>, now: Instant) -> Result<Vec<(Uuid, Accepted)>> {
-    let mut first: BTreeMap<Id, &NewMessage> = BTreeMap::new();
+    // Each id with the message it came with first, and how often it came.
+    let mut first: BTreeMap<Id, (&NewMessage, i32)> = BTreeMap::new();
     for message in &messages {
-        first.entry(message.key()).or_insert(message);
+        first.entry(message.key()).or_insert((message, 0)).1 += 1;
     }
     let recorded = record(&first, now)?;
     let fresh: Vec<&NewMessage> = {
@@ -213,7 +215,8 @@ pub fn store(messages: Vec<NewMessage>, now: Instant) -> Result<Vec<(Uuid, Accep
         position::announce(Kind::Storer)?;
         insert(&fresh, &position::draw(fresh.len())?, now)?;
     }
-    let seen = observe(first.keys().filter(|id| !recorded.contains(*id)))?;
+    let again = first.iter().filter(|(id, _)| !recorded.contains(*id));
+    let seen = observe(again.map(|(id, (_, count))| (id.clone(), *count)))?;
     let mut answered = HashSet::new();
     Ok(messages
         .iter()
@@ -225,7 +228,7 @@ pub fn store(messages: Vec<NewMessage>, now: Instant) -> Result<Vec<(Uuid, Accep
                 let content = seen
                     .get(&key)
                     .cloned()
-                    .unwrap_or_else(|| first[&key].fingerprint.clone());
+                    .unwrap_or_else(|| first[&key].0.fingerprint.clone());
                 compare(content, &message.fingerprint)
             };
             (message.id, outcome)
@@ -240,7 +243,7 @@ fn compare(seen: Option<Vec<u8>>, handed_in: &Option<Vec<u8>>) -> Accepted {
     }
 }
 
-fn record(first: &BTreeMap<Id, &NewMessage>, now: Instant) -> Result<HashSet<Id>> {
+fn record(first: &BTreeMap<Id, (&NewMessage, i32)>, now: Instant) -> Result<HashSet<Id>> {
     if first.is_empty() {
         return Ok(HashSet::new());
     }
@@ -252,8 +255,9 @@ fn record(first: &BTreeMap<Id, &NewMessage>, now: Instant) -> Result<HashSet<Id>
         arg(first.keys().map(|(_, id)| *id).collect::<Vec<_>>()),
         arg(first
             .values()
-            .map(|message| message.fingerprint.clone())
+            .map(|(message, _)| message.fingerprint.clone())
             .collect::<Vec<_>>()),
+        arg(first.values().map(|(_, count)| *count).collect::<Vec<_>>()),
         arg(now),
     ];
     Ok(plan::rows(RECORD, &args, |row| (row.must(1), row.id(2)))?
@@ -262,12 +266,13 @@ fn record(first: &BTreeMap<Id, &NewMessage>, now: Instant) -> Result<HashSet<Id>
 }
 
 /// Counts a further sighting of ids and returns the content they were first seen with.
-fn observe<'a>(ids: impl Iterator<Item = &'a Id>) -> Result<HashMap<Id, Option<Vec<u8>>>> {
-    let (consumers, ids): (Vec<String>, Vec<Uuid>) = ids.cloned().unzip();
+fn observe(again: impl Iterator<Item = (Id, i32)>) -> Result<HashMap<Id, Option<Vec<u8>>>> {
+    let (ids, counts): (Vec<Id>, Vec<i32>) = again.unzip();
     if ids.is_empty() {
         return Ok(HashMap::new());
     }
-    let found = plan::rows(OBSERVE, &[arg(consumers), arg(ids)], |row| {
+    let (consumers, ids): (Vec<String>, Vec<Uuid>) = ids.into_iter().unzip();
+    let found = plan::rows(OBSERVE, &[arg(consumers), arg(ids), arg(counts)], |row| {
         ((row.must(1), row.id(2)), row.get::<Vec<u8>>(3))
     })?;
     Ok(found.into_iter().collect())

@@ -36,20 +36,22 @@ pub enum Reap {
     Released,
 }
 
-/// Takes back the claims of an instance; what somebody else has locked stays.
-pub fn reap_all(queue: &Queue, owner: Uuid, lowest: i64, what: Reap, now: Instant) -> Result<()> {
-    for (claim_id, _) in claims_of(queue, owner, lowest)? {
-        reap(queue, claim_id, what, now)?;
+/// Takes back the claims of an instance. What stays, because it has not lapsed or somebody else has
+/// locked it, is returned as the lanes each claim names.
+pub fn reap_all(
+    queue: &Queue,
+    owner: Uuid,
+    lowest: i64,
+    what: Reap,
+    now: Instant,
+) -> Result<Vec<Vec<i16>>> {
+    let mut left = Vec::new();
+    for (claim_id, lanes) in claims_of(queue, owner, lowest)? {
+        if !reap(queue, claim_id, what, now)? {
+            left.push(lanes);
+        }
     }
-    Ok(())
-}
-
-/// The lanes that claims of an instance still name.
-pub fn lanes_in_claims(queue: &Queue, owner: Uuid, lowest: i64) -> Result<Vec<i16>> {
-    Ok(claims_of(queue, owner, lowest)?
-        .into_iter()
-        .flat_map(|(_, lanes)| lanes)
-        .collect())
+    Ok(left)
 }
 
 fn claims_of(queue: &Queue, owner: Uuid, lowest: i64) -> Result<Vec<(i64, Vec<i16>)>> {

@@ -1,14 +1,17 @@
 //! The one atomic call: stores with their events, completions, failures, renewals, claims and the
 //! heartbeat in one transaction, in lock order. All or nothing: if one part is refused, nothing happened.
 
+mod line;
+
 use crate::claim::report::{self, Outcome};
 use crate::claim::{self, Granted, Request};
 use crate::datum::{Instant, Json, Table};
 use crate::envelope;
 use crate::error::{Error, Result, Rows, required, required_id, required_text};
 use crate::instance::{self, Description};
-use crate::queue::{Body, Queue};
+use crate::queue::Queue;
 use crate::{inbox, outbox, plan, position, retry};
+use line::{Line, LineRow};
 use pgrx::datum::{Interval, Uuid};
 use pgrx::prelude::*;
 use serde::Deserialize;
@@ -20,107 +23,6 @@ use std::collections::BTreeMap;
 struct Completion<'a> {
     claim_id: Option<i64>,
     message_id: Option<Cow<'a, str>>,
-}
-
-/// One row of the answer; what a kind has no use for is null.
-#[derive(Default)]
-struct Line {
-    kind: &'static str,
-    queue: Option<&'static str>,
-    consumer_id: Option<String>,
-    message_id: Option<Uuid>,
-    outcome: Option<&'static str>,
-    claim_id: Option<i64>,
-    stream_id: Option<Uuid>,
-    partition_number: Option<i32>,
-    event_version: Option<i64>,
-    lease_expiry: Option<Instant>,
-    come_back: Option<bool>,
-    body: Option<Body>,
-}
-
-type LineRow = (
-    &'static str,
-    Option<&'static str>,
-    Option<String>,
-    Option<Uuid>,
-    Option<&'static str>,
-    Option<i64>,
-    Option<i64>,
-    Option<Uuid>,
-    Option<i32>,
-    Option<i64>,
-    Option<String>,
-    Option<String>,
-    Option<Json>,
-    Option<Json>,
-    Option<Json>,
-    Option<bool>,
-    Option<String>,
-    Option<String>,
-    Option<String>,
-    Option<String>,
-    Option<String>,
-    Option<Instant>,
-    Option<i32>,
-    Option<Instant>,
-    Option<Instant>,
-    Option<bool>,
-);
-
-impl Line {
-    fn of(kind: &'static str, queue: &'static str, id: Uuid, outcome: &'static str) -> Line {
-        Line {
-            kind,
-            queue: Some(queue),
-            message_id: Some(id),
-            outcome: Some(outcome),
-            ..Line::default()
-        }
-    }
-
-    fn row(self) -> LineRow {
-        let body = self.body;
-        let number = body.as_ref().map(|body| body.number);
-        let (is_event, attempt, stored_at) = (
-            body.as_ref().map(|body| body.is_event),
-            body.as_ref().map(|body| body.attempt),
-            body.as_ref().map(|body| body.stored_at),
-        );
-        let occurred_at = body.as_ref().and_then(|body| body.occurred_at);
-        let (payload, metadata, scope) = body.as_ref().map_or((None, None, None), |body| {
-            (body.payload, body.metadata, body.scope)
-        });
-        let text = |value: fn(&Body) -> Option<String>| body.as_ref().and_then(value);
-        (
-            self.kind,
-            self.queue,
-            self.consumer_id,
-            self.message_id,
-            self.outcome,
-            self.claim_id,
-            number,
-            self.stream_id,
-            self.partition_number,
-            self.event_version,
-            text(|body| body.destination.clone()),
-            text(|body| Some(body.message_type.clone())),
-            payload,
-            metadata,
-            scope,
-            is_event,
-            text(|body| body.correlation_id.clone()),
-            text(|body| body.causation_id.clone()),
-            text(|body| body.source.clone()),
-            text(|body| body.traceparent.clone()),
-            text(|body| body.tracestate.clone()),
-            occurred_at,
-            attempt,
-            stored_at,
-            self.lease_expiry,
-            self.come_back,
-        )
-    }
 }
 
 /// What was done so far.

@@ -1,9 +1,11 @@
 //! A message is accepted once per consumer. The dedup record is inserted first, in key order, and
 //! waits for a concurrent acceptance of the same id to end; only what is new gets a queue row.
 
+mod parse;
 mod store;
 
-pub use store::{Accepted, NewMessage, parse, store};
+pub use parse::parse;
+pub use store::{Accepted, NewMessage, store};
 
 use crate::datum::{Instant, Json, Table};
 use crate::envelope::{self, Column};

@@ -4,6 +4,8 @@
 //! message in it. Unowned lanes are taken with SKIP LOCKED. A lane that is to go but still has messages
 //! in flight gets a successor: its owner claims nothing more from it and hands it over when it is empty.
 
+mod share;
+
 use crate::config::{self, LANES};
 use crate::datum::Instant;
 use crate::error::Result;
@@ -13,7 +15,6 @@ use crate::plan::{self, arg};
 use crate::queue::Queue;
 use crate::retry::{self, Reap};
 use pgrx::datum::Uuid;
-use std::collections::{BTreeMap, BTreeSet};
 
 // $1: queue, $2: consumer
 const LANES_OF: &str = "
@@ -68,26 +69,12 @@ UPDATE postroom.lane
    SET owner = NULL
  WHERE queue = $1 AND consumer_id = $2 AND owner = $3 AND NOT lane = ANY ($4)";
 
-// $1: queue, $2: consumer, $3: taker, $4: present members, $5: how many
-const TAKE: &str = "
-UPDATE postroom.lane
-   SET owner = $3, successor = NULL
- WHERE queue = $1 AND consumer_id = $2 AND owner IS NULL
-   AND lane = ANY (ARRAY(
-       SELECT lane
-         FROM postroom.lane
-        WHERE queue = $1 AND consumer_id = $2 AND owner IS NULL
-          AND (successor IS NULL OR successor = $3 OR NOT successor = ANY ($4))
-        ORDER BY lane
-        LIMIT $5
-          FOR UPDATE SKIP LOCKED))";
-
-// $1: queue, $2: consumer, $3: owner, $4: lanes, $5: new owners, $6: successors
-const HAND_OVER: &str = "
-UPDATE postroom.lane l
-   SET owner = u.owner, successor = u.successor
-  FROM unnest($4::smallint[], $5::uuid[], $6::uuid[]) AS u (lane, owner, successor)
- WHERE l.queue = $1 AND l.consumer_id = $2 AND l.lane = u.lane AND l.owner = $3";
+// $1: queue, $2: consumer, $3: lanes, $4: lows, $5: now
+const MOVE_LOW: &str = "
+UPDATE postroom.lane_low w
+   SET low = u.low, moved_at = $5
+  FROM unnest($3::smallint[], $4::bigint[]) AS u (lane, low)
+ WHERE w.queue = $1 AND w.consumer_id = $2 AND w.lane = u.lane AND w.low < u.low";
 
 #[derive(Clone, Debug)]
 pub struct Lane {
@@ -205,132 +192,6 @@ impl<'a> Roster<'a> {
         }
         Ok(())
     }
-
-    /// Takes lanes, or hands some over, so that the caller holds its share; returns those it serves.
-    pub fn share(&self, in_flight: &BTreeSet<i16>) -> Result<Vec<Lane>> {
-        let mut lanes = read(self.queue)?;
-        if lanes.len() < LANES as usize {
-            create(self.queue)?;
-            lanes = read(self.queue)?;
-        }
-        let mut load = self.load_of(&lanes);
-        let mine = load[&self.me];
-        let fair = (LANES as usize).div_ceil(load.len());
-        let least = load.values().copied().min().unwrap_or(0);
-        if mine < fair && lanes.iter().any(|lane| lane.owner.is_none()) {
-            self.take(fair - mine, load.keys().copied().collect())?;
-            lanes = read(self.queue)?;
-        } else if self.hand_over(&lanes, in_flight, &mut load, surplus(mine, fair, least))? {
-            lanes = read(self.queue)?;
-        }
-        lanes.retain(|lane| lane.owner == Some(self.me) && lane.successor.is_none());
-        Ok(lanes)
-    }
-
-    /// Lanes per present member, those promised to a successor counted as his.
-    fn load_of(&self, lanes: &[Lane]) -> BTreeMap<Uuid, usize> {
-        let mut load: BTreeMap<Uuid, usize> = self
-            .members
-            .iter()
-            .filter(|member| member.is_present(self.now))
-            .map(|member| (member.instance_id, 0))
-            .collect();
-        load.entry(self.me).or_default();
-        for lane in lanes {
-            let promised = lane
-                .successor
-                .filter(|successor| load.contains_key(successor));
-            if let Some(count) = promised
-                .or(lane.owner)
-                .and_then(|holder| load.get_mut(&holder))
-            {
-                *count += 1;
-            }
-        }
-        load
-    }
-
-    fn take(&self, wanted: usize, present: Vec<Uuid>) -> Result<()> {
-        let [queue, consumer] = names(self.queue);
-        let args = [
-            queue,
-            consumer,
-            arg(self.me),
-            arg(present),
-            arg(wanted as i64),
-        ];
-        plan::execute(TAKE, &args)?;
-        Ok(())
-    }
-
-    fn hand_over(
-        &self,
-        lanes: &[Lane],
-        in_flight: &BTreeSet<i16>,
-        load: &mut BTreeMap<Uuid, usize>,
-        surplus: usize,
-    ) -> Result<bool> {
-        let mut moves: BTreeMap<i16, Option<Uuid>> = BTreeMap::new();
-        let own = || lanes.iter().filter(|lane| lane.owner == Some(self.me));
-        for lane in own().filter(|lane| lane.successor.is_some()) {
-            let successor = lane
-                .successor
-                .filter(|successor| load.contains_key(successor));
-            if successor.is_none() || !in_flight.contains(&lane.lane) {
-                moves.insert(lane.lane, successor);
-            }
-        }
-        let mut spare: Vec<&Lane> = own().filter(|lane| lane.successor.is_none()).collect();
-        spare.sort_by_key(|lane| in_flight.contains(&lane.lane));
-        for lane in spare.into_iter().take(surplus) {
-            load.entry(self.me).and_modify(|count| *count -= 1);
-            let next = load
-                .iter()
-                .min_by_key(|(_, count)| **count)
-                .map(|(id, _)| *id);
-            if let Some(next) = next.filter(|next| *next != self.me) {
-                load.entry(next).and_modify(|count| *count += 1);
-                moves.insert(lane.lane, Some(next));
-            }
-        }
-        self.write_moves(moves, in_flight)
-    }
-
-    fn write_moves(
-        &self,
-        moves: BTreeMap<i16, Option<Uuid>>,
-        in_flight: &BTreeSet<i16>,
-    ) -> Result<bool> {
-        if moves.is_empty() {
-            return Ok(false);
-        }
-        let (mut lanes, mut owners, mut successors) = (Vec::new(), Vec::new(), Vec::new());
-        for (lane, next) in moves {
-            let waits = in_flight.contains(&lane);
-            lanes.push(lane);
-            owners.push(next.filter(|_| !waits).unwrap_or(self.me));
-            successors.push(next.filter(|_| waits));
-        }
-        let [queue, consumer] = names(self.queue);
-        let args = [
-            queue,
-            consumer,
-            arg(self.me),
-            arg(lanes),
-            arg(owners),
-            arg(successors),
-        ];
-        Ok(plan::execute(HAND_OVER, &args)? > 0)
-    }
-}
-
-/// How many lanes to give up: all above the fair share, and one while somebody has two less.
-fn surplus(mine: usize, fair: usize, least: usize) -> usize {
-    if mine > fair {
-        mine - fair
-    } else {
-        usize::from(mine >= least + 2)
-    }
 }
 
 fn names(queue: &Queue) -> [plan::Arg; 2] {
@@ -382,5 +243,26 @@ pub fn leave(queue: &Queue, me: Uuid, now: Instant) -> Result<()> {
             free(queue, &member, Reap::Released, now)?;
         }
     }
+    Ok(())
+}
+
+/// Moves low-waters, at most once a second each or after a thousand numbers: rows updated often are slow
+/// to read under a held snapshot.
+pub fn move_lows(queue: &Queue, lows: &[(&Lane, i64)], now: Instant) -> Result<()> {
+    let is_worth_it = |lane: &Lane, low: i64| {
+        let is_rested = lane.moved_at.plus_micros(1_000_000) <= now;
+        low - lane.low >= 1000 || (low > lane.low && is_rested)
+    };
+    let moved: Vec<_> = lows
+        .iter()
+        .filter(|(lane, low)| is_worth_it(lane, *low))
+        .collect();
+    if moved.is_empty() {
+        return Ok(());
+    }
+    let [name, consumer] = names(queue);
+    let lanes: Vec<i16> = moved.iter().map(|(lane, _)| lane.lane).collect();
+    let lows: Vec<i64> = moved.iter().map(|(_, low)| *low).collect();
+    plan::execute(MOVE_LOW, &[name, consumer, arg(lanes), arg(lows), arg(now)])?;
     Ok(())
 }

@@ -7,35 +7,25 @@
 
 pub mod hold;
 mod reap;
+mod take_out;
 
-use hold::{Hold, put_aside, upsert};
 pub use reap::{Reap, reap, reap_all};
+pub use take_out::take_out;
 
-use crate::claim::report::{Outcome, Reported, reports};
-use crate::config;
+use crate::claim::report::{Reported, reports};
 use crate::datum::{Instant, Json};
 use crate::envelope;
 use crate::error::{Error, Result, Rows, required, required_id};
-use crate::plan::{self, arg};
+use crate::plan;
 use crate::position::require_read_committed;
-use crate::queue::{Key, Message, Queue, due_after_burial};
 use pgrx::datum::Uuid;
 use pgrx::prelude::*;
 use serde::Deserialize;
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// The transport was not ready: no failure of the message, and no attempt.
 const TRANSPORT_NOT_READY: i16 = 1;
 const UNKNOWN_REASON: i16 = 99;
-
-// $1: claim; whoever takes messages out of a claim holds its row
-const LOCK_CLAIM: &str = "
-SELECT queue, consumer_id, lanes, numbers, message_ids FROM postroom.claim WHERE claim_id = $1 FOR UPDATE";
-
-// $1: claim, $2: lanes, $3: numbers, $4: ids
-const SHRINK: &str = "
-UPDATE postroom.claim SET lanes = $2, numbers = $3, message_ids = $4 WHERE claim_id = $1";
 
 /// Why a message could not be processed.
 #[derive(Clone, Debug)]
@@ -119,215 +109,6 @@ fn fail(
         &leaving,
         Instant::now(),
     )?))
-}
-
-/// A claim whose row is locked, and what is left of its messages.
-struct Open {
-    queue: Queue,
-    claim_id: i64,
-    lanes: Vec<i16>,
-    numbers: Vec<i64>,
-    ids: Vec<Uuid>,
-}
-
-fn open(queue: &str, claim_id: i64) -> Result<Option<Open>> {
-    let found = plan::rows(LOCK_CLAIM, &[arg(claim_id)], |row| {
-        let (name, consumer): (String, String) = (row.must(1), row.must(2));
-        (
-            name,
-            consumer,
-            row.must(3),
-            row.must(4),
-            row.get(5).unwrap_or_default(),
-        )
-    })?;
-    Ok(found
-        .into_iter()
-        .next()
-        .filter(|(name, ..)| name == queue)
-        .map(|(_, consumer, lanes, numbers, ids)| {
-            let queue = if queue == "outbox" {
-                Queue::outbox()
-            } else {
-                Queue::inbox(&consumer)
-            };
-            Open {
-                queue,
-                claim_id,
-                lanes,
-                numbers,
-                ids,
-            }
-        }))
-}
-
-/// Takes messages out of a claim, each with all that follows it of its stream; one outcome each, in
-/// order. A report on a message that left with an earlier one is stale: it was not processed.
-pub fn take_out(
-    queue: &str,
-    claim_id: i64,
-    leaving: &[Leaving],
-    now: Instant,
-) -> Result<Vec<(Uuid, Outcome)>> {
-    let Some(claim) = open(queue, claim_id)? else {
-        return Ok(leaving
-            .iter()
-            .map(|(id, _)| (*id, Outcome::Stale))
-            .collect());
-    };
-    let survivors = claim
-        .queue
-        .survivors(claim.lanes.clone(), claim.numbers.clone())?;
-    let attempts = lock_failed(&claim, leaving)?;
-    let wanted: HashMap<Uuid, &Option<Failure>> = leaving
-        .iter()
-        .rev()
-        .map(|(id, failure)| (*id, failure))
-        .collect();
-    let mut heads: BTreeMap<Key, (&Message, &Option<Failure>)> = BTreeMap::new();
-    for message in &survivors {
-        let failure = wanted.get(&message.id);
-        let exists =
-            |failure: &Option<Failure>| failure.is_none() || attempts.contains_key(&message.id);
-        if let Some(failure) = failure.filter(|failure| exists(failure)) {
-            heads.entry(message.key()).or_insert((message, failure));
-        }
-    }
-    let tail: Vec<&Message> = survivors
-        .iter()
-        .filter(|message| {
-            heads
-                .get(&message.key())
-                .is_some_and(|(head, _)| message.number >= head.number)
-        })
-        .collect();
-    settle(&claim, &heads, &tail, &attempts, now)?;
-    let applied: HashSet<Uuid> = heads.values().map(|(head, _)| head.id).collect();
-    let left: HashSet<Uuid> = tail.iter().map(|message| message.id).collect();
-    let outcome = |id: &Uuid| match () {
-        () if applied.contains(id) => Outcome::Applied,
-        () if left.contains(id) || !claim.ids.contains(id) => Outcome::Stale,
-        () => Outcome::Unknown,
-    };
-    Ok(leaving.iter().map(|(id, _)| (*id, outcome(id))).collect())
-}
-
-/// Locks the failed messages, waiting for a completion under way; those gone are not found.
-fn lock_failed(claim: &Open, leaving: &[Leaving]) -> Result<HashMap<Uuid, i32>> {
-    let ids: Vec<Uuid> = leaving
-        .iter()
-        .filter(|(id, failure)| failure.is_some() && claim.ids.contains(id))
-        .map(|(id, _)| *id)
-        .collect();
-    if ids.is_empty() {
-        return Ok(HashMap::new());
-    }
-    let args = [arg(claim.queue.consumer.clone()), arg(ids)];
-    let found = plan::rows(claim.queue.statements().lock, &args, |row| {
-        (row.id(1), row.must::<i32>(2))
-    })?;
-    Ok(found.into_iter().collect())
-}
-
-/// Writes what leaving means: failures charged, the exhausted buried, holds, aside, the claim's rest.
-fn settle(
-    claim: &Open,
-    heads: &BTreeMap<Key, (&Message, &Option<Failure>)>,
-    tail: &[&Message],
-    attempts: &HashMap<Uuid, i32>,
-    now: Instant,
-) -> Result<()> {
-    if heads.is_empty() {
-        return Ok(());
-    }
-    let mut charges = Vec::new();
-    let mut buried = HashSet::new();
-    let mut holds = Vec::new();
-    for (key, (head, failure)) in heads {
-        let Some(failure) = failure else {
-            holds.push(Hold::new(*key, now, "released"));
-            continue;
-        };
-        let spent = attempts.get(&head.id).copied().unwrap_or(head.attempts) + 1;
-        let backoff = config::backoff_micros(spent, spread(head.id, spent));
-        let due = now.plus_micros(backoff);
-        charges.push((head.id, failure, due));
-        if spent >= config::max_attempts() {
-            buried.insert(head.id);
-            let exhausted = config::exhausted();
-            // A message without a stream leaves nobody behind to hold.
-            if !key.streamless {
-                holds.push(Hold::new(
-                    *key,
-                    due_after_burial(exhausted, now),
-                    "exhausted",
-                ));
-            }
-        } else {
-            holds.push(Hold::new(*key, due, "failed"));
-        }
-    }
-    charge(&claim.queue, charges)?;
-    if !buried.is_empty() {
-        claim.queue.bury(
-            buried.iter().copied().collect(),
-            "max_attempts_exceeded",
-            now,
-        )?;
-    }
-    upsert(&claim.queue, &holds)?;
-    let waiting: Vec<(Key, i64)> = tail
-        .iter()
-        .filter(|message| !buried.contains(&message.id))
-        .map(|message| (message.key(), message.number))
-        .collect();
-    put_aside(&claim.queue, &waiting)?;
-    shrink(claim, tail)
-}
-
-fn charge(queue: &Queue, charges: Vec<(Uuid, &Failure, Instant)>) -> Result<()> {
-    if charges.is_empty() {
-        return Ok(());
-    }
-    let ids: Vec<Uuid> = charges.iter().map(|(id, ..)| *id).collect();
-    let bits: Vec<i32> = charges
-        .iter()
-        .map(|(_, failure, _)| failure.status)
-        .collect();
-    let errors: Vec<Option<String>> = charges
-        .iter()
-        .map(|(_, failure, _)| failure.error.clone())
-        .collect();
-    let reasons: Vec<i16> = charges
-        .iter()
-        .map(|(_, failure, _)| failure.reason)
-        .collect();
-    let dues: Vec<Instant> = charges.iter().map(|(.., due)| *due).collect();
-    let args = [
-        arg(queue.consumer.clone()),
-        arg(ids),
-        arg(bits),
-        arg(errors),
-        arg(reasons),
-        arg(dues),
-    ];
-    plan::execute(queue.statements().fail, &args)?;
-    Ok(())
-}
-
-fn shrink(claim: &Open, gone: &[&Message]) -> Result<()> {
-    let gone: HashSet<i64> = gone.iter().map(|message| message.number).collect();
-    let keep: Vec<usize> = (0..claim.numbers.len())
-        .filter(|i| !gone.contains(&claim.numbers[*i]))
-        .collect();
-    let lanes: Vec<i16> = keep.iter().map(|i| claim.lanes[*i]).collect();
-    let numbers: Vec<i64> = keep.iter().map(|i| claim.numbers[*i]).collect();
-    let ids: Vec<Uuid> = keep.iter().map(|i| claim.ids[*i]).collect();
-    plan::execute(
-        SHRINK,
-        &[arg(claim.claim_id), arg(lanes), arg(numbers), arg(ids)],
-    )?;
-    Ok(())
 }
 
 /// A number in 0..1 that differs from message to message and from attempt to attempt.

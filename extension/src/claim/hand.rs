@@ -7,7 +7,7 @@ use super::own::Own;
 use crate::config::{self, ANSWER_BYTES};
 use crate::datum::Instant;
 use crate::error::Result;
-use crate::lane::Lane;
+use crate::lane::{self, Lane};
 use crate::plan::{self, arg};
 use crate::queue::{Key, Message, Queue};
 use crate::retry::hold::{self, Hold};
@@ -16,13 +16,6 @@ use std::collections::{BTreeMap, HashSet};
 
 /// The most rows of lanes one call reads.
 const SCAN_LIMIT: usize = config::BATCH_LIMIT;
-
-// $1: queue, $2: consumer, $3: lanes, $4: lows, $5: now
-const MOVE_LOW: &str = "
-UPDATE postroom.lane_low w
-   SET low = u.low, moved_at = $5
-  FROM unnest($3::smallint[], $4::bigint[]) AS u (lane, low)
- WHERE w.queue = $1 AND w.consumer_id = $2 AND w.lane = u.lane AND w.low < u.low";
 
 // $1: queue, $2: consumer, $3: lane, $4: stream, $5: streamless, $6: due or null: as it is
 const HANDED_OUT: &str = "
@@ -199,7 +192,7 @@ impl<'a> Hand<'a> {
         }
         self.put_aside(&aside)?;
         if !(aside.is_empty() && self.messages.is_empty()) {
-            self.move_lows(&lows)?;
+            lane::move_lows(self.queue, &lows, self.now)?;
         }
         Ok(())
     }
@@ -279,30 +272,6 @@ impl<'a> Hand<'a> {
             .collect();
         hold::ensure(self.queue, &holds)?;
         hold::put_aside(self.queue, aside)
-    }
-
-    /// Moves low-waters, at most once a second each or after a thousand numbers.
-    fn move_lows(&self, lows: &[(&Lane, i64)]) -> Result<()> {
-        let worth = |lane: &Lane, low: i64| {
-            low - lane.low >= 1000
-                || (low > lane.low && lane.moved_at.plus_micros(1_000_000) <= self.now)
-        };
-        let moved: Vec<&(&Lane, i64)> = lows
-            .iter()
-            .filter(|(lane, low)| worth(lane, *low))
-            .collect();
-        if moved.is_empty() {
-            return Ok(());
-        }
-        let args = [
-            arg(self.queue.name),
-            arg(self.queue.consumer.clone()),
-            arg(moved.iter().map(|(lane, _)| lane.lane).collect::<Vec<_>>()),
-            arg(moved.iter().map(|(_, low)| *low).collect::<Vec<_>>()),
-            arg(self.now),
-        ];
-        plan::execute(MOVE_LOW, &args)?;
-        Ok(())
     }
 }
 

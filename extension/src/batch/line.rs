@@ -1,0 +1,106 @@
+//! One row of the answer to `process_work_batch`.
+
+use crate::datum::{Instant, Json};
+use crate::queue::Body;
+use pgrx::datum::Uuid;
+
+/// One row of the answer; what a kind has no use for is null.
+#[derive(Default)]
+pub struct Line {
+    pub kind: &'static str,
+    pub queue: Option<&'static str>,
+    pub consumer_id: Option<String>,
+    pub message_id: Option<Uuid>,
+    pub outcome: Option<&'static str>,
+    pub claim_id: Option<i64>,
+    pub stream_id: Option<Uuid>,
+    pub partition_number: Option<i32>,
+    pub event_version: Option<i64>,
+    pub lease_expiry: Option<Instant>,
+    pub come_back: Option<bool>,
+    pub body: Option<Body>,
+}
+
+pub type LineRow = (
+    &'static str,
+    Option<&'static str>,
+    Option<String>,
+    Option<Uuid>,
+    Option<&'static str>,
+    Option<i64>,
+    Option<i64>,
+    Option<Uuid>,
+    Option<i32>,
+    Option<i64>,
+    Option<String>,
+    Option<String>,
+    Option<Json>,
+    Option<Json>,
+    Option<Json>,
+    Option<bool>,
+    Option<String>,
+    Option<String>,
+    Option<String>,
+    Option<String>,
+    Option<String>,
+    Option<Instant>,
+    Option<i32>,
+    Option<Instant>,
+    Option<Instant>,
+    Option<bool>,
+);
+
+impl Line {
+    pub fn of(kind: &'static str, queue: &'static str, id: Uuid, outcome: &'static str) -> Line {
+        Line {
+            kind,
+            queue: Some(queue),
+            message_id: Some(id),
+            outcome: Some(outcome),
+            ..Line::default()
+        }
+    }
+
+    pub fn row(self) -> LineRow {
+        let body = self.body;
+        let number = body.as_ref().map(|body| body.number);
+        let (is_event, attempt, stored_at) = (
+            body.as_ref().map(|body| body.is_event),
+            body.as_ref().map(|body| body.attempt),
+            body.as_ref().map(|body| body.stored_at),
+        );
+        let occurred_at = body.as_ref().and_then(|body| body.occurred_at);
+        let (payload, metadata, scope) = body.as_ref().map_or((None, None, None), |body| {
+            (body.payload, body.metadata, body.scope)
+        });
+        let text = |value: fn(&Body) -> Option<String>| body.as_ref().and_then(value);
+        (
+            self.kind,
+            self.queue,
+            self.consumer_id,
+            self.message_id,
+            self.outcome,
+            self.claim_id,
+            number,
+            self.stream_id,
+            self.partition_number,
+            self.event_version,
+            text(|body| body.destination.clone()),
+            text(|body| Some(body.message_type.clone())),
+            payload,
+            metadata,
+            scope,
+            is_event,
+            text(|body| body.correlation_id.clone()),
+            text(|body| body.causation_id.clone()),
+            text(|body| body.source.clone()),
+            text(|body| body.traceparent.clone()),
+            text(|body| body.tracestate.clone()),
+            occurred_at,
+            attempt,
+            stored_at,
+            self.lease_expiry,
+            self.come_back,
+        )
+    }
+}

@@ -90,7 +90,7 @@ stage() {
     if [ "$status" = 0 ]; then
         echo "ok    $name  $(clock $STAGE_SECONDS)"
     else
-        tail -n 50 "$log" | plain | sed 's/^/      | /'
+        grep -vE '^ +(Compiling|Checking|Downloaded|Downloading) ' "$log" | tail -n 50 | plain | sed 's/^/      | /' || true
         echo "FAIL  $name  $(clock $STAGE_SECONDS)  whole log: $log"
     fi
     return "$status"

@@ -150,7 +150,7 @@ pub fn claim(queue: &Queue, request: &Request) -> Result<Granted> {
     promote(queue, now)?;
     // Before the statements that read the lanes: only a younger snapshot may rely on it.
     let settled = position::settled()?;
-    let mut hand = Hand::new(queue, &own, request.limits, now);
+    let mut hand = Hand::new(queue, &own, request.limits, now)?;
     if !own.has_solo() {
         hand.take_suspect(&lanes)?;
     }

@@ -16,13 +16,17 @@ use crate::queue::Queue;
 use crate::retry::{self, Reap};
 use pgrx::datum::Uuid;
 
-// $1: queue, $2: consumer
+// $1: queue, $2: consumer. Two statements and a merge: a join would look up each lane by itself.
 const LANES_OF: &str = "
-SELECT l.lane, l.owner, l.successor, w.low, w.moved_at
-  FROM postroom.lane l
-  JOIN postroom.lane_low w USING (queue, consumer_id, lane)
- WHERE l.queue = $1 AND l.consumer_id = $2
- ORDER BY l.lane";
+SELECT lane, owner, successor
+  FROM postroom.lane
+ WHERE queue = $1 AND consumer_id = $2
+ ORDER BY lane";
+const LOWS_OF: &str = "
+SELECT lane, low, moved_at
+  FROM postroom.lane_low
+ WHERE queue = $1 AND consumer_id = $2
+ ORDER BY lane";
 
 // $1: queue, $2: consumer, $3: lanes
 const CREATE_LANES: &str = "
@@ -199,13 +203,23 @@ fn names(queue: &Queue) -> [plan::Arg; 2] {
 }
 
 fn read(queue: &Queue) -> Result<Vec<Lane>> {
-    plan::rows(LANES_OF, &names(queue), |row| Lane {
+    let mut lanes = plan::rows(LANES_OF, &names(queue), |row| Lane {
         lane: row.must(1),
         owner: row.get(2),
         successor: row.get(3),
-        low: row.must(4),
-        moved_at: row.instant(5),
-    })
+        low: 0,
+        moved_at: Instant(0),
+    })?;
+    // After the owners: a lane handed over meanwhile comes with the low-water its last owner left.
+    let lows = plan::rows(LOWS_OF, &names(queue), |row| {
+        (row.must::<i16>(1), row.must(2), row.instant(3))
+    })?;
+    for lane in &mut lanes {
+        if let Some((_, low, moved_at)) = lows.iter().find(|(number, ..)| *number == lane.lane) {
+            (lane.low, lane.moved_at) = (*low, *moved_at);
+        }
+    }
+    Ok(lanes)
 }
 
 fn create(queue: &Queue) -> Result<()> {

@@ -37,27 +37,33 @@ pub struct Hand<'a> {
     in_flight: HashSet<i64>,
     busy: HashSet<Key>,
     streams: HashSet<Key>,
+    /// Whether any stream of the queue waits. Asked once: of a stream that is free here only an operator
+    /// could make one that waits, and he is then later than this claim.
+    anyone_waits: bool,
     pub messages: Vec<Message>,
     bytes: i64,
+    is_full: bool,
     /// Something was left that could be taken at once.
     pub come_back: bool,
     pub solo: bool,
 }
 
 impl<'a> Hand<'a> {
-    pub fn new(queue: &'a Queue, own: &Own, limits: Limits, now: Instant) -> Hand<'a> {
-        Hand {
+    pub fn new(queue: &'a Queue, own: &Own, limits: Limits, now: Instant) -> Result<Hand<'a>> {
+        Ok(Hand {
             queue,
             now,
             limits,
             in_flight: own.numbers(),
             busy: own.streams(),
             streams: HashSet::new(),
+            anyone_waits: hold::any(queue)?,
             messages: Vec::new(),
             bytes: 0,
+            is_full: false,
             come_back: false,
             solo: false,
-        }
+        })
     }
 
     fn has_room(&self, message: &Message, limit: usize) -> bool {
@@ -75,6 +81,9 @@ impl<'a> Hand<'a> {
     /// The oldest due suspect, if none is out: its head alone, so that what kills a worker is buried
     /// without its neighbours.
     pub fn take_suspect(&mut self, lanes: &[Lane]) -> Result<()> {
+        if !self.anyone_waits {
+            return Ok(());
+        }
         let page = self.busy.len() + 1;
         let mut found = hold::due(self.queue, numbers_of(lanes), self.now, true, page)?;
         found.retain(|key| !self.busy.contains(key));
@@ -93,6 +102,9 @@ impl<'a> Hand<'a> {
 
     /// Streams that wait and are due, up to half of the hand.
     pub fn take_waiting(&mut self, lanes: &[Lane]) -> Result<()> {
+        if !self.anyone_waits {
+            return Ok(());
+        }
         let half = self.limits.messages.div_ceil(2);
         // A page of due streams that are all busy must not hide the rest.
         let page = self.busy.len() + half;
@@ -176,17 +188,17 @@ impl<'a> Hand<'a> {
         let heads = plan::rows(self.queue.statements().heads, &args, |row| {
             row.must::<i16>(1)
         })?;
-        let anyone_waits = !heads.is_empty() && hold::any(self.queue)?;
         let mut scanned = 0;
         let mut aside = Vec::new();
         let mut lows: Vec<(&Lane, i64)> = Vec::new();
         for head in heads {
-            if self.messages.len() >= self.limits.messages || scanned >= SCAN_LIMIT {
+            if self.is_full || self.messages.len() >= self.limits.messages || scanned >= SCAN_LIMIT
+            {
                 self.come_back = true;
                 break;
             }
             if let Some(lane) = lanes.iter().find(|lane| lane.lane == head) {
-                let low = self.scan(lane, settled, anyone_waits, &mut scanned, &mut aside)?;
+                let low = self.scan(lane, settled, &mut scanned, &mut aside)?;
                 lows.push((lane, low.min(settled + 1)));
             }
         }
@@ -202,17 +214,17 @@ impl<'a> Hand<'a> {
         &mut self,
         lane: &Lane,
         settled: i64,
-        anyone_waits: bool,
         scanned: &mut usize,
         aside: &mut Vec<(Key, i64)>,
     ) -> Result<i64> {
-        let page = (self.limits.messages * 4).clamp(100, SCAN_LIMIT);
+        // What is taken, and a little of what is passed over; longer where much is passed over.
+        let mut page = (self.limits.messages - self.messages.len() + 16).min(SCAN_LIMIT);
         let mut low = lane.low;
         loop {
             let found = self.read_lane(lane.lane, low, page)?;
             let is_last = found.len() < page;
             *scanned += found.len();
-            let waiting = if anyone_waits {
+            let waiting = if self.anyone_waits {
                 self.waiting_among(lane.lane, &found)?
             } else {
                 HashSet::new()
@@ -227,6 +239,7 @@ impl<'a> Hand<'a> {
                 } else if self.has_room(&message, self.limits.messages) {
                     self.take(message);
                 } else {
+                    self.is_full = true;
                     self.come_back = true;
                     return Ok(number);
                 }
@@ -239,6 +252,7 @@ impl<'a> Hand<'a> {
                 self.come_back = true;
                 return Ok(low);
             }
+            page = (page * 2).min(SCAN_LIMIT);
         }
     }
 

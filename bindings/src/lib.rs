@@ -1,4 +1,35 @@
-//! The client of postroom, a Postgres extension: outbox, inbox, event store and strictly ordered work.
+//! The client of postroom, a Postgres extension: transactional outbox, inbox, event store and strictly
+//! ordered work, all as rows.
+//!
+//! The crate is thin: each rule is the extension's, and what `psql` cannot do, this crate cannot either.
+//!
+//! * [`Postroom`] calls the SQL functions, one method each, on a connection or a transaction.
+//! * [`worker::Worker`] runs the loops of a process: publish the outbox, receive into an inbox, handle
+//!   it, stay alive, end in good order.
+//! * [`transport::Transport`] is what a broker must give; NATS JetStream (feature `nats`) and one in
+//!   memory are here, and [`transport::conformance`] tests others.
+//! * [`processor`] runs a batch: parallel across streams, in order within one, for own loops.
+//!
+//! ```no_run
+//! # async fn f(mut database: tokio_postgres::Client) -> Result<(), postroom::BoxError> {
+//! use postroom::{OutboxMessage, Postroom};
+//!
+//! Postroom::connect(&database).await?; // the extension is there and fits this crate
+//! let transaction = database.transaction().await?;
+//! transaction.execute("INSERT INTO orders VALUES ($1)", &[&17]).await?;
+//! let message = OutboxMessage::new("order.placed", &serde_json::json!({"order": 17}))?.destination("orders");
+//! Postroom::new(&transaction).store_outbox_messages(&[message]).await?;
+//! transaction.commit().await?; // both or neither
+//! # Ok(()) }
+//! ```
+//!
+//! What is promised: messages are published at least once, in order per stream; local effects of a
+//! handler happen once. A repeat may come after newer messages; the inbox absorbs it. Two calls that
+//! store in one transaction may deadlock with another such transaction (40P01): one call per
+//! transaction is the safe form, else repeat the transaction when [`Error::is_retryable`] says so.
+//!
+//! Errors are asked by SQLSTATE, never by text: see [`Error`]. Spans and logs go to `tracing`, counters
+//! named `postroom_…` to `metrics`.
 #![warn(missing_docs)]
 
 pub mod client;

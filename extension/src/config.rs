@@ -210,3 +210,28 @@ pub fn backoff_micros(attempts: i32, spread: f64) -> i64 {
         .min(micros(&BACKOFF_CAP));
     wait - (wait as f64 * 0.2 * spread) as i64
 }
+
+#[cfg(any(test, feature = "pg_test"))]
+#[pgrx::pg_schema]
+mod tests {
+    use super::*;
+
+    const SECOND: i64 = 1_000_000;
+
+    #[pg_test]
+    fn backoff_doubles_to_its_cap_without_overflow() {
+        let longest = |attempts| backoff_micros(attempts, 0.0);
+        assert_eq!(
+            [1, 2, 3, 4, 5].map(longest),
+            [30, 60, 120, 240, 300].map(|s| s * SECOND)
+        );
+        assert_eq!(longest(50), 300 * SECOND);
+        assert_eq!(longest(i32::MAX), 300 * SECOND);
+    }
+
+    #[pg_test]
+    fn backoff_gives_up_a_fifth_at_most() {
+        assert_eq!(backoff_micros(1, 1.0), 24 * SECOND);
+        assert!((24 * SECOND..=30 * SECOND).contains(&backoff_micros(1, 0.5)));
+    }
+}

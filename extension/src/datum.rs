@@ -79,7 +79,7 @@ impl Instant {
 }
 
 macro_rules! pass_through {
-    ($type:ident, $sql:literal, $oid:ident, $wrap:expr, $unwrap:expr) => {
+    ($type:ident, $sql:literal, $oid:ident, $wrap:expr, $own:expr, $unwrap:expr) => {
         impl IntoDatum for $type {
             fn into_datum(self) -> Option<pg_sys::Datum> {
                 Some($unwrap(self))
@@ -100,14 +100,14 @@ macro_rules! pass_through {
             }
         }
 
-        // SAFETY: the datum is taken as it is; its type was checked by the declared SQL signature.
+        // SAFETY: an element of an array declared to hold this type; copied, for the array may be freed.
         unsafe impl UnboxDatum for $type {
             type As<'src> = $type;
             unsafe fn unbox<'src>(datum: Datum<'src>) -> $type
             where
                 Self: 'src,
             {
-                $wrap(datum.sans_lifetime())
+                $own(datum.sans_lifetime())
             }
         }
 
@@ -144,11 +144,22 @@ macro_rules! pass_through {
     };
 }
 
-pass_through!(Json, "jsonb", JSONBOID, Json, |json: Json| json.0);
+pass_through!(
+    Json,
+    "jsonb",
+    JSONBOID,
+    Json,
+    // SAFETY: a varlena datum; the copy lives in the memory context of the call.
+    |datum: pg_sys::Datum| Json(
+        unsafe { pg_sys::pg_detoast_datum_copy(datum.cast_mut_ptr()) }.into()
+    ),
+    |json: Json| json.0
+);
 pass_through!(
     Instant,
     "timestamptz",
     TIMESTAMPTZOID,
+    |datum: pg_sys::Datum| Instant(datum.value() as i64),
     |datum: pg_sys::Datum| Instant(datum.value() as i64),
     |instant: Instant| pg_sys::Datum::from(instant.0)
 );

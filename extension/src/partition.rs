@@ -57,16 +57,34 @@ pub fn lane(partition_number: i32) -> i16 {
 mod tests {
     use super::*;
 
+    // Computed with another implementation of XXH64 and of UUIDv5.
     #[pg_test]
     fn frozen_vectors_hold() {
-        let nil = Uuid::from_bytes([0; 16]);
-        let ones = Uuid::from_bytes([0xff; 16]);
-        assert_eq!(XxHash64::oneshot(0, b""), 0xEF46_DB37_51D8_E999);
+        let id = |text: &str| Uuid::from_bytes(*uuid::Uuid::parse_str(text).unwrap().as_bytes());
         assert_eq!(
-            partition_of(nil),
-            (XxHash64::oneshot(0, &[0; 16]) % 10_000) as i32
+            partition_of(id("00000000-0000-0000-0000-000000000001")),
+            1575
         );
-        assert_ne!(partition_of(nil), partition_of(ones));
+        assert_eq!(
+            partition_of(id("ffffffff-ffff-ffff-ffff-ffffffffffff")),
+            1028
+        );
+        assert_eq!(
+            partition_of(id("01890000-0000-7000-8000-000000000001")),
+            752
+        );
+        assert_eq!(
+            stream_id_of("N14228"),
+            id("a16d2ab3-5c2c-53ca-875b-c2b962606a4a")
+        );
+        assert_eq!(stream_id_of(""), id("dca05692-1864-52f8-92ee-49bdabdffed3"));
+        assert_eq!(partition_of(stream_id_of("N14228")), 336);
+    }
+
+    #[pg_test]
+    fn new_ids_ascend() {
+        let ids: Vec<Uuid> = (0..1000).map(|_| new_id()).collect();
+        assert!(ids.is_sorted());
     }
 
     #[pg_test]

@@ -17,10 +17,12 @@ use std::collections::{BTreeMap, HashSet};
 /// The most rows of lanes one call reads.
 const SCAN_LIMIT: usize = config::BATCH_LIMIT;
 
-// $1: queue, $2: consumer, $3: lane, $4: stream, $5: streamless, $6: due or null: as it is
-const HANDED_OUT: &str = "
+// $1: queue, $2: consumer, $3: lane, $4: stream, $5: streamless, $6: due or null: as it is,
+// $7: whether something was handed out; a suspect is one until then
+const SERVED: &str = "
 UPDATE postroom.hold
-   SET suspect = false, reason = 'busy', due = COALESCE($6, due)
+   SET suspect = suspect AND NOT $7, due = COALESCE($6, due),
+       reason = CASE WHEN $7 THEN 'busy' ELSE reason END
  WHERE queue = $1 AND consumer_id = $2 AND lane = $3 AND stream_id = $4 AND streamless = $5";
 
 /// How much a claim may take.
@@ -159,13 +161,13 @@ impl<'a> Hand<'a> {
             }
             if took || next_due.is_some() {
                 self.busy.insert(*key);
-                self.mark_handed_out(*key, next_due)?;
+                self.mark_served(*key, next_due, took)?;
             }
         }
         hold::take_back(self.queue, &leaving)
     }
 
-    fn mark_handed_out(&self, key: Key, due: Option<Instant>) -> Result<()> {
+    fn mark_served(&self, key: Key, due: Option<Instant>, took: bool) -> Result<()> {
         let args = [
             arg(self.queue.name),
             arg(self.queue.consumer.clone()),
@@ -173,8 +175,9 @@ impl<'a> Hand<'a> {
             arg(key.stream),
             arg(key.streamless),
             arg(due),
+            arg(took),
         ];
-        plan::execute(HANDED_OUT, &args)?;
+        plan::execute(SERVED, &args)?;
         Ok(())
     }
 

@@ -155,3 +155,22 @@ fn surplus(mine: usize, fair: usize, least: usize) -> usize {
         usize::from(mine >= least + 2)
     }
 }
+
+#[cfg(any(test, feature = "pg_test"))]
+#[pgrx::pg_schema]
+mod tests {
+    use super::*;
+    use pgrx::prelude::*;
+
+    #[pg_test]
+    fn surplus_is_what_exceeds_the_fair_share() {
+        assert_eq!(surplus(64, 32, 0), 32);
+        assert_eq!(surplus(32, 32, 32), 0);
+    }
+
+    #[pg_test]
+    fn one_lane_moves_while_somebody_has_two_less() {
+        assert_eq!(surplus(2, 2, 0), 1);
+        assert_eq!(surplus(2, 2, 1), 0);
+    }
+}

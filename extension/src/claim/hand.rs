@@ -76,6 +76,8 @@ impl<'a> Hand<'a> {
 
     fn take(&mut self, message: Message) {
         self.bytes += message.bytes;
+        // What came from aside is met again in its lane while the low-water lags behind.
+        self.in_flight.insert(message.number);
         self.streams.insert(message.key());
         self.messages.push(message);
     }

@@ -42,9 +42,9 @@ SELECT c.claim_id, c.queue, c.consumer_id, c.lease_expiry, c.renewals, c.solo, c
 pub enum Outcome {
     /// It was done.
     Applied,
-    /// The claim is gone, or no longer names the message.
+    /// The claim is gone; of a failure or release also: it no longer names the message.
     Stale,
-    /// The claim never named the message, or the message is gone.
+    /// The message is gone; of a completion also: the claim does not name it.
     Unknown,
 }
 

@@ -3,13 +3,13 @@
 
 mod line;
 
-use crate::claim::report::{self, Outcome};
+use crate::claim::report;
 use crate::claim::{self, Granted, Request};
 use crate::datum::{Instant, Json, Table};
 use crate::envelope;
 use crate::error::{Error, Result, Rows, required, required_id, required_text};
 use crate::instance::{self, Description};
-use crate::queue::Queue;
+use crate::queue::{Outcome, Queue};
 use crate::{inbox, outbox, plan, position, retry};
 use line::{Line, LineRow};
 use pgrx::datum::{Interval, Uuid};

@@ -110,11 +110,6 @@ pub struct Granted {
     pub come_back: bool,
 }
 
-/// Waits for the mutex over what an instance holds of a queue.
-pub fn wait_mutex(queue: &Queue, instance: Uuid) {
-    lock::wait_mutex(queue.mutex(instance));
-}
-
 /// Claims work of one queue.
 pub fn claim(queue: &Queue, request: &Request) -> Result<Granted> {
     let (me, now) = (request.instance, Instant::now());
@@ -129,7 +124,7 @@ pub fn claim(queue: &Queue, request: &Request) -> Result<Granted> {
         return Ok(granted);
     }
     // Under the mutex: an evictor needs it too, so whoever is live here stays so to the end.
-    let live = instance::require_live(me, request.renewing, now)?;
+    let live_since = instance::require_live(me, request.renewing, now)?;
     let roster = Roster::load(queue, me, now)?;
     let mut own = Own::read(queue, me, roster.lowest_claim())?;
     own.tidy(queue, now)?;
@@ -145,7 +140,7 @@ pub fn claim(queue: &Queue, request: &Request) -> Result<Granted> {
         granted.come_back = true;
         return Ok(granted);
     }
-    roster.clean_up(&live)?;
+    roster.clean_up(live_since)?;
     let lanes = roster.share(&own.lanes())?;
     promote(queue, now)?;
     // Before the statements that read the lanes: only a younger snapshot may rely on it.

@@ -4,15 +4,14 @@
 //! (stream_id, version), read in a snapshot younger than the lock. Whoever repeats an append gets the
 //! versions of the first time, for ever.
 
-mod append;
-
-pub use append::{Known, check_versions, insert, known, lock_streams};
+pub mod append;
 
 use crate::config::BATCH_LIMIT;
 use crate::datum::{Instant, Json, Table};
 use crate::envelope;
 use crate::error::{Error, Result, Rows, required, required_id};
-use crate::outbox::{self, NewMessage, Outcome, Stored};
+use crate::outbox::message::NewMessage;
+use crate::outbox::store::{Outcome, Stored, store};
 use crate::partition::new_id;
 use crate::plan::{self, arg};
 use crate::position::checked_page;
@@ -82,7 +81,7 @@ fn append(
             expected_version,
         });
     }
-    outbox::store(messages, Instant::now())
+    store(messages, Instant::now())
 }
 
 /// (event_id, version, position)

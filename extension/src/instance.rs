@@ -1,10 +1,10 @@
 //! Who is working, and who is presumed gone. An id is one start of a process and is never used by
 //! two; the row of one that is gone stays as a tombstone.
 
-use crate::claim;
 use crate::config;
 use crate::datum::{Instant, Json};
 use crate::error::{Error, Result, check_id, required_id, required_text};
+use crate::lock;
 use crate::partition::new_id;
 use crate::plan::{self, arg};
 use crate::queue::Queue;
@@ -41,11 +41,6 @@ RETURNING instance_id";
 // $1: id
 const QUEUES_OF: &str = "
 SELECT queue, consumer_id FROM postroom.member WHERE instance_id = $1 ORDER BY queue, consumer_id";
-
-/// A live instance.
-pub struct Live {
-    pub live_since: Instant,
-}
 
 /// What a caller tells of itself when it registers.
 pub struct Description {
@@ -118,8 +113,8 @@ pub fn heartbeat(id: Uuid, metadata: Option<Json>, now: Instant) -> Result<bool>
     Ok(plan::execute(HEARTBEAT, &[arg(id), arg(now), arg(expiry), arg(metadata)])? > 0)
 }
 
-/// The instance, if it may claim. `renewing`: the caller renews its lease in the same transaction.
-pub fn require_live(id: Uuid, renewing: bool, now: Instant) -> Result<Live> {
+/// Since when the instance has lived without a break, if it may claim. `renewing`: the caller renews its lease in the same transaction.
+pub fn require_live(id: Uuid, renewing: bool, now: Instant) -> Result<Instant> {
     let found = plan::rows(STATE, &[arg(id)], |row| {
         (
             row.instant(1),
@@ -143,9 +138,7 @@ pub fn require_live(id: Uuid, renewing: bool, now: Instant) -> Result<Live> {
             state: "lapsed",
             hint: "Call heartbeat_instance, at least every third of postroom.instance_lease.",
         }),
-        Some((_, live_since, _)) => Ok(Live {
-            live_since: *live_since,
-        }),
+        Some((_, live_since, _)) => Ok(*live_since),
     }
 }
 
@@ -171,7 +164,7 @@ fn deregister_instance(
         }
     })?;
     for queue in &queues {
-        claim::wait_mutex(queue, id);
+        lock::wait_mutex(queue.mutex(id));
     }
     let known = plan::execute(DEREGISTER, &[arg(id), arg(now)])? > 0;
     for queue in &queues {

@@ -9,7 +9,6 @@ mod share;
 use crate::config::{self, LANES};
 use crate::datum::Instant;
 use crate::error::Result;
-use crate::instance::Live;
 use crate::lock;
 use crate::plan::{self, arg};
 use crate::queue::Queue;
@@ -167,10 +166,10 @@ impl<'a> Roster<'a> {
     }
 
     /// Cleans up after members that are gone, or that live and have stopped claiming.
-    pub fn clean_up(&self, live: &Live) -> Result<()> {
+    pub fn clean_up(&self, live_since: Instant) -> Result<()> {
         let lease = config::instance_lease_micros();
         // Whoever was away, or has just started, must not take the others for dead.
-        let may_evict = live.live_since.plus_micros(lease) <= self.now
+        let may_evict = live_since.plus_micros(lease) <= self.now
             && Instant::server_start().plus_micros(lease) <= self.now;
         for member in self
             .members

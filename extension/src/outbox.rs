@@ -1,12 +1,15 @@
 //! A message is stored with the change that caused it.
 
-mod store;
+pub mod message;
+pub mod store;
 
-pub use store::{Outcome, Stored, store};
+use message::NewMessage;
+use store::Stored;
+pub use store::store;
 
 use crate::datum::{Instant, Json, Table};
 use crate::envelope::{self, Column};
-use crate::error::{Error, Result, Rows, check_id, required, required_text};
+use crate::error::{Error, Result, Rows, required, required_text};
 use crate::partition::new_id;
 use crate::plan;
 use pgrx::datum::Uuid;
@@ -15,66 +18,6 @@ use pgrx::prelude::*;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
-
-/// A message to be stored.
-pub struct NewMessage {
-    pub id: Uuid,
-    pub stream_id: Option<Uuid>,
-    pub destination: Option<String>,
-    pub message_type: String,
-    pub payload: Json,
-    pub metadata: Option<Json>,
-    pub scope: Option<Json>,
-    pub is_event: bool,
-    pub correlation_id: Option<String>,
-    pub causation_id: Option<String>,
-    pub scheduled_for: Option<Instant>,
-    pub expected_version: Option<i64>,
-}
-
-impl NewMessage {
-    /// An event exists only in the event store if nobody is to receive it.
-    pub fn is_delivered(&self) -> bool {
-        !self.is_event || self.destination.is_some()
-    }
-
-    fn check(&self, place: &str, now: Instant) -> Result<()> {
-        envelope::check_type(&format!("{place}.message_type"), &self.message_type)?;
-        check_id(&format!("{place}.message_id"), self.id)?;
-        if let Some(stream_id) = self.stream_id {
-            check_id(&format!("{place}.stream_id"), stream_id)?;
-        }
-        if self.is_event && self.stream_id.is_none() {
-            return Err(Error::bad(
-                format!("{place}.stream_id"),
-                "an event needs a stream",
-                "Pass the stream the event belongs to, or set is_event to false.",
-            ));
-        }
-        if self.is_event && envelope::waiting_until(self.scheduled_for, now).is_some() {
-            return Err(Error::bad(
-                format!("{place}.scheduled_for"),
-                "an event has happened and cannot be scheduled",
-                "Schedule a message that is no event.",
-            ));
-        }
-        check_expectation(place, self)
-    }
-}
-
-fn check_expectation(place: &str, message: &NewMessage) -> Result<()> {
-    let problem = match message.expected_version {
-        None => return Ok(()),
-        Some(version) if version < 0 => "is negative",
-        Some(_) if !message.is_event => "is for events only",
-        Some(_) => return Ok(()),
-    };
-    Err(Error::bad(
-        format!("{place}.expected_version"),
-        problem,
-        "Leave it out for any version, pass 0 for a new stream, n for exactly n events.",
-    ))
-}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -1,7 +1,10 @@
 //! Outbox and inbox are the same machine over two tables. This room names the queue a call works on
 //! and holds the statements over its message table, written once for both.
 
+mod outcome;
 mod statements;
+
+pub use outcome::{Outcome, Reported, reports};
 
 use crate::config::Exhausted;
 use crate::datum::{Instant, Json};

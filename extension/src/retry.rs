@@ -12,12 +12,12 @@ mod take_out;
 pub use reap::{Reap, reap, reap_all};
 pub use take_out::take_out;
 
-use crate::claim::report::{Reported, reports};
 use crate::datum::{Instant, Json};
 use crate::envelope;
 use crate::error::{Error, Result, Rows, required, required_id};
 use crate::plan;
 use crate::position::require_read_committed;
+use crate::queue::{Reported, reports};
 use pgrx::datum::Uuid;
 use pgrx::prelude::*;
 use serde::Deserialize;

@@ -5,7 +5,7 @@ use crate::datum::{Instant, Table};
 use crate::error::{Error, Result, Rows, required, required_id};
 use crate::plan::{self, arg};
 use crate::position::require_read_committed;
-use crate::queue::Queue;
+use crate::queue::{Outcome, Queue, Reported, reports};
 use crate::retry;
 use pgrx::datum::{Interval, Uuid};
 use pgrx::pg_sys::panic::ErrorReport;
@@ -36,38 +36,6 @@ SELECT c.claim_id, c.queue, c.consumer_id, c.lease_expiry, c.renewals, c.solo, c
    AND c.claim_id >= m.lowest_claim
  WHERE m.instance_id = $1
  ORDER BY c.claim_id";
-
-/// What became of a report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// It was done.
-    Applied,
-    /// The claim is gone; of a failure or release also: it no longer names the message.
-    Stale,
-    /// The message is gone; of a completion also: the claim does not name it.
-    Unknown,
-}
-
-impl Outcome {
-    pub fn text(self) -> &'static str {
-        match self {
-            Outcome::Applied => "applied",
-            Outcome::Stale => "stale",
-            Outcome::Unknown => "unknown",
-        }
-    }
-}
-
-/// (message_id, outcome)
-pub type Reported = (Uuid, &'static str);
-
-pub fn reports(outcomes: Vec<(Uuid, Outcome)>) -> Table<Reported> {
-    Table::new(
-        outcomes
-            .into_iter()
-            .map(|(id, outcome)| (id, outcome.text())),
-    )
-}
 
 #[pg_extern(sql = false)]
 fn complete_outbox(

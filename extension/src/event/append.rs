@@ -3,7 +3,7 @@
 
 use crate::datum::Instant;
 use crate::error::{Error, Result};
-use crate::outbox::NewMessage;
+use crate::outbox::message::NewMessage;
 use crate::plan::{self, arg};
 use pgrx::datum::Uuid;
 use std::collections::{BTreeMap, HashMap};

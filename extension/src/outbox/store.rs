@@ -2,11 +2,11 @@
 //! announced and drawn in input order, rows inserted in key order. Two stores never wait for each other
 //! in a circle; two stores of one transaction may, with another transaction that does the same.
 
-use super::NewMessage;
+use super::message::NewMessage;
 use crate::datum::Instant;
 use crate::envelope;
 use crate::error::{Error, Result};
-use crate::event::{self, Known};
+use crate::event::append::{self, Known};
 use crate::lock::Kind;
 use crate::partition;
 use crate::plan::{self, arg};
@@ -69,9 +69,9 @@ pub fn store(messages: Vec<NewMessage>, now: Instant) -> Result<Vec<Stored>> {
         .filter(|message| message.is_event)
         .copied()
         .collect();
-    let streams = event::lock_streams(&events)?;
-    let known = event::known(&events)?;
-    let mut versions = event::check_versions(&streams, &events, &known)?;
+    let streams = append::lock_streams(&events)?;
+    let known = append::known(&events)?;
+    let mut versions = append::check_versions(&streams, &events, &known)?;
     let fresh: Vec<&NewMessage> = first
         .iter()
         .filter(|message| !known.contains_key(&message.id))
@@ -101,7 +101,7 @@ pub fn store(messages: Vec<NewMessage>, now: Instant) -> Result<Vec<Stored>> {
         }
         done.insert(message.id, stored);
     }
-    event::insert(&appended, now)?;
+    append::insert(&appended, now)?;
     Ok(answer(&messages, done, &known))
 }
 

@@ -2,12 +2,11 @@
 
 use super::hold::{Hold, put_aside, upsert};
 use super::{Failure, Leaving, spread};
-use crate::claim::report::Outcome;
 use crate::config;
 use crate::datum::Instant;
 use crate::error::Result;
 use crate::plan::{self, arg};
-use crate::queue::{Key, Message, Queue, due_after_burial};
+use crate::queue::{Key, Message, Outcome, Queue, due_after_burial};
 use pgrx::datum::Uuid;
 use std::collections::{BTreeMap, HashMap, HashSet};
 

@@ -169,7 +169,7 @@ pub struct Table<T>(TableIterator<'static, T>);
 
 impl<T: 'static> Table<T> {
     pub fn new(rows: impl IntoIterator<Item = T, IntoIter: 'static>) -> Table<T> {
-        Table(TableIterator::new(rows.into_iter()))
+        Table(TableIterator::new(rows))
     }
 }
 

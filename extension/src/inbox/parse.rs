@@ -97,7 +97,7 @@ fn from_hex(place: &str, hex: &str) -> Result<Vec<u8>> {
             "Write the bytes of the digest as pairs of hexadecimal digits.",
         )
     };
-    if !hex.is_ascii() || hex.len() % 2 != 0 {
+    if !hex.is_ascii() || !hex.len().is_multiple_of(2) {
         return Err(bad());
     }
     (0..hex.len())

@@ -168,7 +168,7 @@ pass_through!(
 pub struct Table<T>(TableIterator<'static, T>);
 
 impl<T: 'static> Table<T> {
-    pub fn new(rows: impl IntoIterator<Item = T, IntoIter: 'static>) -> Table<T> {
+    pub fn new(rows: impl IntoIterator<Item = T, IntoIter: 'static> + 'static) -> Table<T> {
         Table(TableIterator::new(rows))
     }
 }

@@ -27,14 +27,18 @@ report() {
 
 pg_config() { echo "$PG_HOME/$1/bin/pg_config"; }
 
+# Always the same packages together: another selection means other features of shared dependencies,
+# and those would be compiled once more.
+crates=(-p postroom -p postroom-tests)
+units() { cargo test "${crates[@]}" --lib; }
+document() { RUSTDOCFLAGS="-D warnings" cargo doc "${crates[@]}" --no-deps; }
+lint_crates() { cargo clippy "${crates[@]}" --all-targets -- -D warnings; }
 lint_extension() { cargo clippy -p postroom-extension --all-targets --no-default-features --features "pg$1 pg_test" -- -D warnings; }
-lint_crates() { cargo clippy -p postroom -p postroom-tests --all-targets -- -D warnings; }
-document() { RUSTDOCFLAGS="-D warnings" cargo doc -p postroom --no-deps; }
 
 pg_test() { "$SCRIPTS/as-pg" cargo pgrx test "pg$1" -p postroom-extension; }
 clients() {
     cargo pgrx install -p postroom-extension -c "$(pg_config "$1")" &&
-        PG_CONFIG=$(pg_config "$1") cargo test -p postroom-tests -p postroom
+        PG_CONFIG=$(pg_config "$1") cargo test "${crates[@]}"
 }
 
 # shellcheck disable=SC2086
@@ -44,8 +48,8 @@ for v in $majors; do
     if [ -n "$first" ]; then
         first=
         record format "" cargo fmt --all --check
-        record "crate, alone" "" cargo test -p postroom --lib
-        record "crate, documents" "" document
+        record "unit tests" "" units
+        record documents "" document
         record "lints, extension" "$v" lint_extension "$v"
         record "lints, crates" "" lint_crates
         record "install script" "$v" "$SCRIPTS/freeze.sh" check "$v"

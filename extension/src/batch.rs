@@ -33,7 +33,17 @@ struct Batch {
 }
 
 impl Batch {
-    fn store(&mut self, for_outbox: Json, for_inbox: Json) -> Result<()> {
+    /// The first call of an instance registers it.
+    fn register(&mut self, who: Description) -> Result<()> {
+        if !instance::is_known(self.instance)? {
+            instance::register(self.instance, who, self.now)?;
+        }
+        Ok(())
+    }
+
+    fn store(&mut self, for_outbox: Option<Json>, for_inbox: Option<Json>) -> Result<()> {
+        let for_outbox = required("new_outbox_messages", for_outbox)?;
+        let for_inbox = required("new_inbox_messages", for_inbox)?;
         let messages = outbox::parse("new_outbox_messages", for_outbox, true, self.now)?;
         let accepted = inbox::parse("new_inbox_messages", for_inbox, None)?;
         let consumers: Vec<String> = accepted
@@ -61,8 +71,13 @@ impl Batch {
         Ok(())
     }
 
-    fn complete(&mut self, queue: &'static str, argument: &str, completions: Json) -> Result<()> {
-        let text = completions.text();
+    fn complete(
+        &mut self,
+        queue: &'static str,
+        argument: &str,
+        completions: Option<Json>,
+    ) -> Result<()> {
+        let text = required(argument, completions)?.text();
         let mut order = Vec::new();
         let mut by_claim: BTreeMap<i64, Vec<Uuid>> = BTreeMap::new();
         for (place, element) in envelope::elements(argument, &text)? {
@@ -83,7 +98,8 @@ impl Batch {
         Ok(())
     }
 
-    fn fail(&mut self, queue: &'static str, argument: &str, failures: Json) -> Result<()> {
+    fn fail(&mut self, queue: &'static str, argument: &str, failures: Option<Json>) -> Result<()> {
+        let failures = required(argument, failures)?;
         let mut order = Vec::new();
         let mut by_claim: BTreeMap<i64, Vec<retry::Leaving>> = BTreeMap::new();
         for (claim_id, leaving) in retry::parse_failures(argument, failures, None)? {
@@ -134,7 +150,14 @@ impl Batch {
         Ok(())
     }
 
-    fn claim(&mut self, queue: &Queue, request: &Request) -> Result<()> {
+    fn claim(&mut self, queues: &[Queue], request: &Request) -> Result<()> {
+        for queue in queues {
+            self.claim_one(queue, request)?;
+        }
+        Ok(())
+    }
+
+    fn claim_one(&mut self, queue: &Queue, request: &Request) -> Result<()> {
         let granted: Granted = claim::claim(queue, request)?;
         let consumer = (queue.name == "inbox").then(|| queue.consumer.clone());
         let lone = granted.bodies.is_empty() && granted.come_back;
@@ -228,7 +251,6 @@ fn process_work_batch(
 ) -> Rows<LineRow> {
     let _steady = plan::steady();
     position::require_read_committed("process_work_batch")?;
-    let now = Instant::now();
     let instance = required_id("instance_id", instance_id)?;
     let service_name = required_text("service_name", service_name)?;
     let queues = queues(
@@ -237,51 +259,24 @@ fn process_work_batch(
     )?;
     let mut request = Request::check(instance, max_messages, max_streams, lease, holding)?;
     request.renewing = true;
-    if !instance::is_known(instance)? {
-        instance::register(
-            instance,
-            Description {
-                service_name,
-                host_name,
-                process_id,
-                metadata,
-            },
-            now,
-        )?;
-    }
     let mut batch = Batch {
         instance,
-        now,
+        now: Instant::now(),
         lines: Vec::new(),
     };
-    batch.store(
-        required("new_outbox_messages", new_outbox_messages)?,
-        required("new_inbox_messages", new_inbox_messages)?,
-    )?;
-    batch.complete(
-        "outbox",
-        "outbox_completions",
-        required("outbox_completions", outbox_completions)?,
-    )?;
-    batch.complete(
-        "inbox",
-        "inbox_completions",
-        required("inbox_completions", inbox_completions)?,
-    )?;
-    batch.fail(
-        "outbox",
-        "outbox_failures",
-        required("outbox_failures", outbox_failures)?,
-    )?;
-    batch.fail(
-        "inbox",
-        "inbox_failures",
-        required("inbox_failures", inbox_failures)?,
-    )?;
+    batch.register(Description {
+        service_name,
+        host_name,
+        process_id,
+        metadata,
+    })?;
+    batch.store(new_outbox_messages, new_inbox_messages)?;
+    batch.complete("outbox", "outbox_completions", outbox_completions)?;
+    batch.complete("inbox", "inbox_completions", inbox_completions)?;
+    batch.fail("outbox", "outbox_failures", outbox_failures)?;
+    batch.fail("inbox", "inbox_failures", inbox_failures)?;
     batch.renew(required("renew_claims", renew_claims)?, request.lease)?;
-    for queue in &queues {
-        batch.claim(queue, &request)?;
-    }
+    batch.claim(&queues, &request)?;
     batch.heartbeat(metadata)?;
     Ok(Table::new(batch.lines.into_iter().map(Line::row)))
 }

@@ -9,19 +9,20 @@ mod call;
 mod hand;
 mod own;
 pub mod report;
+mod scan;
 
 use crate::config;
 use crate::datum::Instant;
 use crate::error::{Error, Result};
 use crate::instance;
-use crate::lane::Roster;
+use crate::lane::{Lane, Roster};
 use crate::lock::{self, Kind};
 use crate::partition;
 use crate::plan::{self, arg};
 use crate::position;
 use crate::queue::{Body, Message, Queue};
 use hand::{Hand, Limits};
-use own::Own;
+use own::{Own, OwnClaim};
 use pgrx::datum::{Interval, Uuid};
 use pgrx::pg_sys;
 
@@ -110,18 +111,33 @@ pub struct Granted {
     pub come_back: bool,
 }
 
+impl Granted {
+    fn nothing(lease_expiry: Instant) -> Granted {
+        Granted {
+            claim_id: 0,
+            lease_expiry,
+            bodies: Vec::new(),
+            come_back: false,
+        }
+    }
+
+    /// A claim that was given before, for its answer got lost.
+    fn again(queue: &Queue, claim: &OwnClaim) -> Result<Granted> {
+        Ok(Granted {
+            claim_id: claim.claim_id,
+            lease_expiry: claim.lease_expiry,
+            bodies: queue.bodies(&claim.survivors)?,
+            come_back: true,
+        })
+    }
+}
+
 /// Claims work of one queue.
 pub fn claim(queue: &Queue, request: &Request) -> Result<Granted> {
     let (me, now) = (request.instance, Instant::now());
     let lease_expiry = now.plus_micros(request.lease);
-    let mut granted = Granted {
-        claim_id: 0,
-        lease_expiry,
-        bodies: Vec::new(),
-        come_back: false,
-    };
     if !lock::try_mutex(queue.mutex(me)) {
-        return Ok(granted);
+        return Ok(Granted::nothing(lease_expiry));
     }
     // Under the mutex: an evictor needs it too, so whoever is live here stays so to the end.
     let live_since = instance::require_live(me, request.renewing, now)?;
@@ -134,25 +150,13 @@ pub fn claim(queue: &Queue, request: &Request) -> Result<Granted> {
         .as_deref()
         .and_then(|holding| own.lost(holding, now))
     {
-        granted.claim_id = lost.claim_id;
-        granted.lease_expiry = lost.lease_expiry;
-        granted.bodies = queue.bodies(&lost.survivors)?;
-        granted.come_back = true;
-        return Ok(granted);
+        return Granted::again(queue, lost);
     }
     roster.clean_up(live_since)?;
     let lanes = roster.share(&own.lanes())?;
     promote(queue, now)?;
-    // Before the statements that read the lanes: only a younger snapshot may rely on it.
-    let settled = position::settled()?;
-    let mut hand = Hand::new(queue, &own, request.limits, now)?;
-    if !own.has_solo() {
-        hand.take_suspect(&lanes)?;
-    }
-    if !hand.solo {
-        hand.take_waiting(&lanes)?;
-        hand.take_from_lanes(&lanes, settled)?;
-    }
+    let mut hand = fill(queue, &own, &lanes, request.limits, now)?;
+    let mut granted = Granted::nothing(lease_expiry);
     granted.come_back = hand.come_back;
     if !hand.messages.is_empty() {
         hand.messages.sort_by_key(|message| message.number);
@@ -160,6 +164,26 @@ pub fn claim(queue: &Queue, request: &Request) -> Result<Granted> {
         granted.bodies = queue.bodies(&hand.messages)?;
     }
     Ok(granted)
+}
+
+fn fill<'a>(
+    queue: &'a Queue,
+    own: &Own,
+    lanes: &[Lane],
+    limits: Limits,
+    now: Instant,
+) -> Result<Hand<'a>> {
+    // Before the statements that read the lanes: only a younger snapshot may rely on it.
+    let settled = position::settled()?;
+    let mut hand = Hand::new(queue, own, limits, now)?;
+    if !own.has_solo() {
+        hand.take_suspect(lanes)?;
+    }
+    if !hand.solo {
+        hand.take_waiting(lanes)?;
+        hand.take_from_lanes(lanes, settled)?;
+    }
+    Ok(hand)
 }
 
 fn insert(
@@ -178,18 +202,9 @@ fn insert(
         arg(me),
         arg(lease_expiry),
         arg(solo),
-        arg(messages
-            .iter()
-            .map(|message| message.lane)
-            .collect::<Vec<_>>()),
-        arg(messages
-            .iter()
-            .map(|message| message.number)
-            .collect::<Vec<_>>()),
-        arg(messages
-            .iter()
-            .map(|message| message.id)
-            .collect::<Vec<_>>()),
+        plan::column(&messages, |message| message.lane),
+        plan::column(&messages, |message| message.number),
+        plan::column(&messages, |message| message.id),
     ];
     let ids = plan::rows(INSERT_CLAIM, &args, |row| row.must(1))?;
     ids.first()
@@ -213,12 +228,9 @@ fn promote(queue: &Queue, now: Instant) -> Result<()> {
     position::announce(Kind::Storer)?;
     let numbers = position::draw(due.len())?;
     let args = [
-        arg(due
-            .iter()
-            .map(|(consumer, ..)| consumer.clone())
-            .collect::<Vec<_>>()),
-        arg(due.iter().map(|(_, id, _)| *id).collect::<Vec<_>>()),
-        arg(due.iter().map(|(.., lane)| *lane).collect::<Vec<_>>()),
+        plan::column(&due, |(consumer, ..)| consumer.clone()),
+        plan::column(&due, |(_, id, _)| *id),
+        plan::column(&due, |(.., lane)| *lane),
         arg(numbers),
     ];
     plan::execute(statements.promote, &args)?;

@@ -106,11 +106,6 @@ pub fn instant(text: Option<Cow<'_, str>>) -> Option<Instant> {
     text.and_then(|text| Instant::parse(&text))
 }
 
-/// The moment until which a message waits; none if that is past.
-pub fn waiting_until(scheduled_for: Option<Instant>, now: Instant) -> Option<Instant> {
-    scheduled_for.filter(|due| *due > now)
-}
-
 /// One column of a batch given as parallel arrays: null stands for a column of nulls.
 pub struct Column<T> {
     values: Option<std::vec::IntoIter<Option<T>>>,

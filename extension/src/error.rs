@@ -113,108 +113,114 @@ pub fn required_text(argument: &str, value: Option<String>) -> Result<String> {
 
 impl From<Error> for ErrorReport {
     fn from(error: Error) -> ErrorReport {
-        let (code, message, detail, hint) = describe(error);
-        let report = ErrorReport::new(code, message, "");
-        let report = if detail.is_empty() {
-            report
-        } else {
-            report.set_detail(detail)
-        };
-        report.set_hint(hint)
+        let report = ErrorReport::new(error.code(), error.message(), "").set_hint(error.hint());
+        match error.detail() {
+            detail if detail.is_empty() => report,
+            detail => report.set_detail(detail),
+        }
     }
 }
 
-fn describe(error: Error) -> (PgSqlErrorCode, String, String, String) {
-    use PgSqlErrorCode as Code;
-    match error {
-        Error::NullArgument { argument } => (
-            Code::ERRCODE_NULL_VALUE_NOT_ALLOWED,
-            format!("{argument} must not be null"),
-            format!("argument={argument}"),
-            "Pass a value; the functions of postroom do not ignore nulls silently.".into(),
-        ),
-        Error::BadArgument {
-            argument,
-            problem,
-            hint,
-        } => (
-            Code::ERRCODE_INVALID_PARAMETER_VALUE,
-            format!("{argument}: {problem}"),
-            format!("argument={argument}"),
-            hint.into(),
-        ),
-        Error::LimitExceeded {
-            what,
-            limit,
-            actual,
-            hint,
-        } => (
-            Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED,
-            format!("{what} is over its limit"),
-            format!("limit={limit} actual={actual}"),
-            hint.into(),
-        ),
-        Error::VersionConflict {
-            stream_id,
-            expected,
-            actual,
-        } => (
-            Code::ERRCODE_T_R_INTEGRITY_CONSTRAINT_VIOLATION,
-            "the stream is at another version than expected".into(),
-            format!(
-                "stream_id={} expected={expected} actual={actual}",
-                text_of(stream_id)
-            ),
-            "Read the stream again, decide anew, and append at the version you then see.".into(),
-        ),
-        Error::IdTaken {
-            message_id,
-            taken_by,
-        } => (
-            Code::ERRCODE_UNIQUE_VIOLATION,
-            format!("the id of the event is taken by {taken_by}"),
-            format!("message_id={}", text_of(message_id)),
-            "An event keeps its id for ever: give each event an id of its own.".into(),
-        ),
-        Error::Instance {
-            instance_id,
-            state,
-            hint,
-        } => (
-            Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-            format!("the instance is {state}"),
-            format!("instance_id={} state={state}", text_of(instance_id)),
-            hint.into(),
-        ),
-        Error::NotApplied {
-            claim_id,
-            message_id,
-            outcome,
-        } => (
-            Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-            "the completion does not apply".into(),
-            format!(
-                "claim_id={claim_id} message_id={} outcome={outcome}",
-                text_of(message_id)
-            ),
-            "Roll back: another delivery of the message has done, or will do, this work.".into(),
-        ),
-        Error::Unsupported {
-            function,
-            problem,
-            hint,
-        } => (
-            Code::ERRCODE_FEATURE_NOT_SUPPORTED,
-            format!("{function} cannot run {problem}"),
-            format!("function={function}"),
-            hint.into(),
-        ),
-        Error::Bug(message) => (
-            Code::ERRCODE_INTERNAL_ERROR,
-            message,
-            String::new(),
-            "This is a bug of postroom; please report it with the statement that shows it.".into(),
-        ),
+impl Error {
+    fn code(&self) -> PgSqlErrorCode {
+        use PgSqlErrorCode as Code;
+        match self {
+            Error::NullArgument { .. } => Code::ERRCODE_NULL_VALUE_NOT_ALLOWED,
+            Error::BadArgument { .. } => Code::ERRCODE_INVALID_PARAMETER_VALUE,
+            Error::LimitExceeded { .. } => Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED,
+            Error::VersionConflict { .. } => Code::ERRCODE_T_R_INTEGRITY_CONSTRAINT_VIOLATION,
+            Error::IdTaken { .. } => Code::ERRCODE_UNIQUE_VIOLATION,
+            Error::Instance { .. } | Error::NotApplied { .. } => {
+                Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE
+            }
+            Error::Unsupported { .. } => Code::ERRCODE_FEATURE_NOT_SUPPORTED,
+            Error::Bug(_) => Code::ERRCODE_INTERNAL_ERROR,
+        }
+    }
+
+    fn message(&self) -> String {
+        match self {
+            Error::NullArgument { argument } => format!("{argument} must not be null"),
+            Error::BadArgument {
+                argument, problem, ..
+            } => format!("{argument}: {problem}"),
+            Error::LimitExceeded { what, .. } => format!("{what} is over its limit"),
+            Error::VersionConflict { .. } => {
+                "the stream is at another version than expected".into()
+            }
+            Error::IdTaken { taken_by, .. } => {
+                format!("the id of the event is taken by {taken_by}")
+            }
+            Error::Instance { state, .. } => format!("the instance is {state}"),
+            Error::NotApplied { .. } => "the completion does not apply".into(),
+            Error::Unsupported {
+                function, problem, ..
+            } => {
+                format!("{function} cannot run {problem}")
+            }
+            Error::Bug(message) => message.clone(),
+        }
+    }
+
+    fn detail(&self) -> String {
+        match self {
+            Error::NullArgument { argument } | Error::BadArgument { argument, .. } => {
+                format!("argument={argument}")
+            }
+            Error::LimitExceeded { limit, actual, .. } => format!("limit={limit} actual={actual}"),
+            Error::VersionConflict {
+                stream_id,
+                expected,
+                actual,
+            } => {
+                format!(
+                    "stream_id={} expected={expected} actual={actual}",
+                    text_of(*stream_id)
+                )
+            }
+            Error::IdTaken { message_id, .. } => format!("message_id={}", text_of(*message_id)),
+            Error::Instance {
+                instance_id, state, ..
+            } => {
+                format!("instance_id={} state={state}", text_of(*instance_id))
+            }
+            Error::NotApplied {
+                claim_id,
+                message_id,
+                outcome,
+            } => {
+                format!(
+                    "claim_id={claim_id} message_id={} outcome={outcome}",
+                    text_of(*message_id)
+                )
+            }
+            Error::Unsupported { function, .. } => format!("function={function}"),
+            Error::Bug(_) => String::new(),
+        }
+    }
+
+    fn hint(&self) -> &'static str {
+        match self {
+            Error::NullArgument { .. } => {
+                "Pass a value; the functions of postroom do not ignore nulls silently."
+            }
+            Error::VersionConflict { .. } => {
+                "Read the stream again, decide anew, and append at the version you then see."
+            }
+            Error::IdTaken { .. } => {
+                "An event keeps its id for ever: give each event an id of its own."
+            }
+            Error::NotApplied { .. } => {
+                "Roll back: another delivery of the message has done, or will do, this work."
+            }
+            Error::Bug(_) => {
+                "This is a bug of postroom; please report it with the statement that shows it."
+            }
+            Error::BadArgument { hint, .. }
+            | Error::LimitExceeded { hint, .. }
+            | Error::Instance { hint, .. }
+            | Error::Unsupported { hint, .. } => hint,
+        }
     }
 }
 

@@ -156,12 +156,8 @@ fn deregister_instance(
     let id = required_id("instance_id", instance_id)?;
     let now = Instant::now();
     let queues = plan::rows(QUEUES_OF, &[arg(id)], |row| {
-        let consumer: String = row.must(2);
-        if row.must::<String>(1) == "outbox" {
-            Queue::outbox()
-        } else {
-            Queue::inbox(&consumer)
-        }
+        let (name, consumer): (String, String) = (row.must(1), row.must(2));
+        Queue::named(&name, &consumer)
     })?;
     for queue in &queues {
         lock::wait_mutex(queue.mutex(id));

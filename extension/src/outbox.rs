@@ -1,5 +1,6 @@
 //! A message is stored with the change that caused it.
 
+mod arrays;
 pub mod message;
 pub mod store;
 
@@ -8,7 +9,7 @@ use store::Stored;
 pub use store::store;
 
 use crate::datum::{Instant, Json, Table};
-use crate::envelope::{self, Column};
+use crate::envelope;
 use crate::error::{Error, Result, Rows, required, required_text};
 use crate::partition::new_id;
 use crate::plan;
@@ -141,62 +142,5 @@ fn store_outbox_messages(messages: Option<Json>) -> Rows<StoredRow> {
     let _steady = plan::steady();
     let now = Instant::now();
     let messages = parse("messages", required("messages", messages)?, false, now)?;
-    Ok(stored_rows(store(messages, now)?))
-}
-
-#[pg_extern(sql = false)]
-#[allow(clippy::too_many_arguments)]
-fn store_outbox_arrays(
-    message_types: Option<Vec<Option<String>>>,
-    payloads: Option<Vec<Option<Json>>>,
-    stream_ids: Option<Vec<Option<Uuid>>>,
-    destinations: Option<Vec<Option<String>>>,
-    is_events: Option<Vec<Option<bool>>>,
-    message_ids: Option<Vec<Option<Uuid>>>,
-    metadatas: Option<Vec<Option<Json>>>,
-    scopes: Option<Vec<Option<Json>>>,
-    correlation_ids: Option<Vec<Option<String>>>,
-    causation_ids: Option<Vec<Option<String>>>,
-    scheduled_fors: Option<Vec<Option<Instant>>>,
-    expected_versions: Option<Vec<Option<i64>>>,
-) -> Rows<StoredRow> {
-    let _steady = plan::steady();
-    let now = Instant::now();
-    let types = required("message_types", message_types)?;
-    let count = types.len();
-    envelope::check_count("message_types", count)?;
-    let mut payloads = Column::new("payloads", Some(required("payloads", payloads)?), count)?;
-    let mut streams = Column::new("stream_ids", stream_ids, count)?;
-    let mut destinations = Column::new("destinations", destinations, count)?;
-    let mut events = Column::new("is_events", is_events, count)?;
-    let mut ids = Column::new("message_ids", message_ids, count)?;
-    let mut metadatas = Column::new("metadatas", metadatas, count)?;
-    let mut scopes = Column::new("scopes", scopes, count)?;
-    let mut correlations = Column::new("correlation_ids", correlation_ids, count)?;
-    let mut causations = Column::new("causation_ids", causation_ids, count)?;
-    let mut schedules = Column::new("scheduled_fors", scheduled_fors, count)?;
-    let mut expectations = Column::new("expected_versions", expected_versions, count)?;
-    let mut messages = Vec::with_capacity(count);
-    for (i, message_type) in types.into_iter().enumerate() {
-        let place = format!("messages[{i}]");
-        let payload = required(&format!("{place}.payload"), payloads.next())?;
-        envelope::check_payload(&place, payload.size())?;
-        let message = NewMessage {
-            id: ids.next().unwrap_or_else(new_id),
-            stream_id: streams.next(),
-            destination: destinations.next(),
-            message_type: required(&format!("{place}.message_type"), message_type)?,
-            payload,
-            metadata: metadatas.next(),
-            scope: scopes.next(),
-            is_event: events.next().unwrap_or(false),
-            correlation_id: correlations.next(),
-            causation_id: causations.next(),
-            scheduled_for: schedules.next(),
-            expected_version: expectations.next(),
-        };
-        message.check(&place, now)?;
-        messages.push(message);
-    }
     Ok(stored_rows(store(messages, now)?))
 }

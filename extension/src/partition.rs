@@ -4,6 +4,7 @@
 //! published and frozen: its vectors stand in the tests, and a client may compute it itself.
 
 use crate::config::{LANES, PARTITIONS};
+use crate::datum::Instant;
 use crate::error::{Error, Result};
 use pgrx::datum::Uuid;
 use pgrx::pg_sys::panic::ErrorReport;
@@ -50,6 +51,26 @@ fn checked_lane(partition_number: i32) -> Result<i16> {
 /// The lane of a partition known to be in range.
 pub fn lane(partition_number: i32) -> i16 {
     (partition_number % i32::from(LANES)) as i16
+}
+
+/// Where a new message goes, and until when it stays out of it.
+pub struct Place {
+    pub partition_number: i32,
+    /// None while the message waits: it then holds nobody back.
+    pub lane: Option<i16>,
+    pub waits_until: Option<Instant>,
+}
+
+/// The place of a message of this stream, or of this id if it has none.
+pub fn place(stream_or_id: Uuid, scheduled_for: Option<Instant>, now: Instant) -> Place {
+    let partition_number = partition_of(stream_or_id);
+    let waits_until = scheduled_for.filter(|due| *due > now);
+    let lane = waits_until.is_none().then(|| lane(partition_number));
+    Place {
+        partition_number,
+        lane,
+        waits_until,
+    }
 }
 
 #[cfg(any(test, feature = "pg_test"))]

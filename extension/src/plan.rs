@@ -33,6 +33,11 @@ pub fn arg<T: IntoDatum>(value: T) -> Arg {
     }
 }
 
+/// Makes an array argument: one element per row.
+pub fn column<M, T: IntoDatum>(rows: &[M], value: impl Fn(&M) -> T) -> Arg {
+    arg(rows.iter().map(value).collect::<Vec<T>>())
+}
+
 /// The planner's hands, tied for the length of a call.
 pub struct Steady {
     nest_level: i32,
@@ -204,31 +209,7 @@ impl Session {
             .iter()
             .map(|arg| if arg.datum.is_some() { b' ' } else { b'n' } as _)
             .collect();
-        // SAFETY: plan is kept for the session; values and nulls have one entry per parameter.
-        let code = unsafe {
-            match view {
-                View::Fresh | View::Callers => pg_sys::SPI_execute_plan(
-                    plan,
-                    values.as_mut_ptr(),
-                    nulls.as_ptr(),
-                    view == View::Callers,
-                    0,
-                ),
-                View::Latest => {
-                    pg_sys::CommandCounterIncrement();
-                    pg_sys::SPI_execute_snapshot(
-                        plan,
-                        values.as_mut_ptr(),
-                        nulls.as_ptr(),
-                        pg_sys::GetLatestSnapshot(),
-                        core::ptr::null_mut(),
-                        true,
-                        true,
-                        0,
-                    )
-                }
-            }
-        };
+        let code = execute_plan(plan, &mut values, &nulls, view);
         if code < 0 {
             return Err(Error::Bug(format!(
                 "statement failed with SPI code {code}: {sql}"
@@ -237,6 +218,25 @@ impl Session {
         // SAFETY: set by the call above.
         self.processed = unsafe { pg_sys::SPI_processed };
         Ok(())
+    }
+}
+
+fn execute_plan(
+    plan: pg_sys::SPIPlanPtr,
+    values: &mut [pg_sys::Datum],
+    nulls: &[core::ffi::c_char],
+    view: View,
+) -> i32 {
+    let (values, nulls) = (values.as_mut_ptr(), nulls.as_ptr());
+    // SAFETY: plan is kept for the session; values and nulls have one entry per parameter.
+    unsafe {
+        if view != View::Latest {
+            return pg_sys::SPI_execute_plan(plan, values, nulls, view == View::Callers, 0);
+        }
+        pg_sys::CommandCounterIncrement();
+        let snapshot = pg_sys::GetLatestSnapshot();
+        let none = core::ptr::null_mut();
+        pg_sys::SPI_execute_snapshot(plan, values, nulls, snapshot, none, true, true, 0)
     }
 }
 

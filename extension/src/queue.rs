@@ -6,12 +6,12 @@ mod statements;
 
 pub use outcome::{Outcome, Reported, reports};
 
-use crate::config::Exhausted;
 use crate::datum::{Instant, Json};
 use crate::error::{Result, text_of};
 use crate::plan::{self, Row, arg};
 use pgrx::datum::Uuid;
 use statements::{INBOX, OUTBOX, Statements};
+use std::collections::HashSet;
 use twox_hash::XxHash64;
 
 /// A queue: the outbox, or the inbox of one consumer.
@@ -126,6 +126,15 @@ impl Queue {
         }
     }
 
+    /// The queue of this name; only an inbox has a consumer.
+    pub fn named(name: &str, consumer: &str) -> Queue {
+        if name == "outbox" {
+            Queue::outbox()
+        } else {
+            Queue::inbox(consumer)
+        }
+    }
+
     pub fn statements(&self) -> &'static Statements {
         if self.name == "outbox" {
             &OUTBOX
@@ -161,22 +170,14 @@ impl Queue {
     }
 
     /// Moves messages to the dead letters.
-    pub fn bury(&self, ids: Vec<Uuid>, reason: &str, now: Instant) -> Result<u64> {
-        let args = [
-            arg(self.consumer.clone()),
-            arg(ids),
-            arg(self.name),
-            arg(reason),
-            arg(now),
-        ];
-        plan::execute(self.statements().bury, &args)
-    }
-}
-
-/// When the stream of a buried message may go on.
-pub fn due_after_burial(exhausted: Exhausted, now: Instant) -> Instant {
-    match exhausted {
-        Exhausted::Bury => now,
-        Exhausted::Hold => Instant::INFINITY,
+    pub fn bury(&self, ids: &HashSet<Uuid>, reason: &str, now: Instant) -> Result<()> {
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let ids: Vec<Uuid> = ids.iter().copied().collect();
+        let consumer = arg(self.consumer.clone());
+        let args = [consumer, arg(ids), arg(self.name), arg(reason), arg(now)];
+        plan::execute(self.statements().bury, &args)?;
+        Ok(())
     }
 }

@@ -5,6 +5,7 @@
 //! Attempts count deliveries that ended without completion: a failure, or a lapsed claim (the head of
 //! each stream). The cap acts in both, so a client that never reports still ends.
 
+pub mod due;
 pub mod hold;
 mod reap;
 mod take_out;

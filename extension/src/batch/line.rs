@@ -62,18 +62,8 @@ impl Line {
     }
 
     pub fn row(self) -> LineRow {
-        let body = self.body;
-        let number = body.as_ref().map(|body| body.number);
-        let (is_event, attempt, stored_at) = (
-            body.as_ref().map(|body| body.is_event),
-            body.as_ref().map(|body| body.attempt),
-            body.as_ref().map(|body| body.stored_at),
-        );
-        let occurred_at = body.as_ref().and_then(|body| body.occurred_at);
-        let (payload, metadata, scope) = body.as_ref().map_or((None, None, None), |body| {
-            (body.payload, body.metadata, body.scope)
-        });
-        let text = |value: fn(&Body) -> Option<String>| body.as_ref().and_then(value);
+        let body = self.body.as_ref();
+        let text = |value: fn(&Body) -> Option<String>| body.and_then(value);
         (
             self.kind,
             self.queue,
@@ -81,24 +71,24 @@ impl Line {
             self.message_id,
             self.outcome,
             self.claim_id,
-            number,
+            body.map(|body| body.number),
             self.stream_id,
             self.partition_number,
             self.event_version,
             text(|body| body.destination.clone()),
             text(|body| Some(body.message_type.clone())),
-            payload,
-            metadata,
-            scope,
-            is_event,
+            body.and_then(|body| body.payload),
+            body.and_then(|body| body.metadata),
+            body.and_then(|body| body.scope),
+            body.map(|body| body.is_event),
             text(|body| body.correlation_id.clone()),
             text(|body| body.causation_id.clone()),
             text(|body| body.source.clone()),
             text(|body| body.traceparent.clone()),
             text(|body| body.tracestate.clone()),
-            occurred_at,
-            attempt,
-            stored_at,
+            body.and_then(|body| body.occurred_at),
+            body.map(|body| body.attempt),
+            body.map(|body| body.stored_at),
             self.lease_expiry,
             self.come_back,
         )

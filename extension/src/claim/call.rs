@@ -5,7 +5,7 @@ use crate::datum::{Instant, Json, Table};
 use crate::error::{Rows, required_id, required_text};
 use crate::plan;
 use crate::position;
-use crate::queue::Queue;
+use crate::queue::{Body, Queue};
 use pgrx::datum::{Interval, Uuid};
 use pgrx::prelude::*;
 
@@ -47,28 +47,30 @@ fn claim_outbox(
         None, None, None, None, None, None, None, None, None, None, None, None, None, None, None,
         None, true,
     ));
-    let rows = granted.bodies.into_iter().map(move |body| {
-        (
-            Some(claim_id),
-            Some(body.number),
-            Some(body.message_id),
-            body.stream_id,
-            Some(body.partition_number),
-            body.destination,
-            Some(body.message_type),
-            body.payload,
-            body.metadata,
-            body.scope,
-            Some(body.is_event),
-            body.correlation_id,
-            body.causation_id,
-            Some(body.attempt),
-            Some(body.stored_at),
-            Some(expiry),
-            more,
-        )
-    });
-    Ok(Table::new(rows.chain(lone)))
+    let row = move |body| outbox_row(body, claim_id, expiry, more);
+    Ok(Table::new(granted.bodies.into_iter().map(row).chain(lone)))
+}
+
+fn outbox_row(body: Body, claim_id: i64, expiry: Instant, come_back: bool) -> OutboxRow {
+    (
+        Some(claim_id),
+        Some(body.number),
+        Some(body.message_id),
+        body.stream_id,
+        Some(body.partition_number),
+        body.destination,
+        Some(body.message_type),
+        body.payload,
+        body.metadata,
+        body.scope,
+        Some(body.is_event),
+        body.correlation_id,
+        body.causation_id,
+        Some(body.attempt),
+        Some(body.stored_at),
+        Some(expiry),
+        come_back,
+    )
 }
 
 type InboxRow = (
@@ -114,29 +116,31 @@ fn claim_inbox(
         None, None, None, None, None, None, None, None, None, None, None, None, None, None, None,
         None, None, None, None, true,
     ));
-    let rows = granted.bodies.into_iter().map(move |body| {
-        (
-            Some(claim_id),
-            Some(body.number),
-            Some(body.message_id),
-            body.stream_id,
-            Some(body.partition_number),
-            Some(body.message_type),
-            body.payload,
-            body.metadata,
-            body.scope,
-            Some(body.is_event),
-            body.correlation_id,
-            body.causation_id,
-            body.source,
-            body.traceparent,
-            body.tracestate,
-            body.occurred_at,
-            Some(body.attempt),
-            Some(body.stored_at),
-            Some(expiry),
-            more,
-        )
-    });
-    Ok(Table::new(rows.chain(lone)))
+    let row = move |body| inbox_row(body, claim_id, expiry, more);
+    Ok(Table::new(granted.bodies.into_iter().map(row).chain(lone)))
+}
+
+fn inbox_row(body: Body, claim_id: i64, expiry: Instant, come_back: bool) -> InboxRow {
+    (
+        Some(claim_id),
+        Some(body.number),
+        Some(body.message_id),
+        body.stream_id,
+        Some(body.partition_number),
+        Some(body.message_type),
+        body.payload,
+        body.metadata,
+        body.scope,
+        Some(body.is_event),
+        body.correlation_id,
+        body.causation_id,
+        body.source,
+        body.traceparent,
+        body.tracestate,
+        body.occurred_at,
+        Some(body.attempt),
+        Some(body.stored_at),
+        Some(expiry),
+        come_back,
+    )
 }

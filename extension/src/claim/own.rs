@@ -167,9 +167,9 @@ fn rewrite(claim: &OwnClaim) -> Result<()> {
             .collect();
         let args = [
             arg(claim.claim_id),
-            arg(keep.iter().map(|i| lanes[*i]).collect::<Vec<_>>()),
-            arg(keep.iter().map(|i| numbers[*i]).collect::<Vec<_>>()),
-            arg(keep.iter().map(|i| ids[*i]).collect::<Vec<_>>()),
+            plan::column(&keep, |i| lanes[*i]),
+            plan::column(&keep, |i| numbers[*i]),
+            plan::column(&keep, |i| ids[*i]),
         ];
         plan::execute(REWRITE, &args)?;
     }

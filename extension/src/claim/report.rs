@@ -87,44 +87,32 @@ pub fn all_ids(argument: &str, ids: Option<Vec<Option<Uuid>>>) -> Result<Vec<Uui
 /// of their own must not wait for each other.
 pub fn complete(queue: &str, claim_id: i64, ids: &[Uuid]) -> Result<Vec<(Uuid, Outcome)>> {
     let found = plan::rows(NAMED, &[arg(claim_id)], |row| {
-        (
-            row.must::<String>(1),
-            row.must::<String>(2),
-            row.get::<Vec<Uuid>>(3).unwrap_or_default(),
-        )
+        let (name, consumer): (String, String) = (row.must(1), row.must(2));
+        (name, consumer, row.get::<Vec<Uuid>>(3).unwrap_or_default())
     })?;
     let Some((name, consumer, named)) = found.into_iter().next() else {
         return Ok(ids.iter().map(|id| (*id, Outcome::Stale)).collect());
     };
     let named: HashSet<Uuid> = named.into_iter().collect();
-    let mut wanted: Vec<Uuid> = ids
-        .iter()
-        .filter(|id| name == queue && named.contains(id))
-        .copied()
-        .collect();
-    wanted.sort();
-    wanted.dedup();
-    let queue = if queue == "outbox" {
-        Queue::outbox()
-    } else {
-        Queue::inbox(&consumer)
-    };
-    let gone: HashSet<Uuid> = if wanted.is_empty() {
-        HashSet::new()
-    } else {
-        let args = [arg(queue.consumer.clone()), arg(wanted)];
-        plan::rows(queue.statements().complete, &args, |row| row.id(1))?
-            .into_iter()
-            .collect()
-    };
-    let outcome = |id: &Uuid| {
-        if gone.contains(id) {
-            Outcome::Applied
-        } else {
-            Outcome::Unknown
-        }
+    let mut wanted = ids.to_vec();
+    wanted.retain(|id| name == queue && named.contains(id));
+    let gone = delete(&Queue::named(queue, &consumer), wanted)?;
+    let outcome = |id: &Uuid| match gone.contains(id) {
+        true => Outcome::Applied,
+        false => Outcome::Unknown,
     };
     Ok(ids.iter().map(|id| (*id, outcome(id))).collect())
+}
+
+fn delete(queue: &Queue, mut ids: Vec<Uuid>) -> Result<HashSet<Uuid>> {
+    if ids.is_empty() {
+        return Ok(HashSet::new());
+    }
+    ids.sort();
+    ids.dedup();
+    let args = [arg(queue.consumer.clone()), arg(ids)];
+    let gone = plan::rows(queue.statements().complete, &args, |row| row.id(1))?;
+    Ok(gone.into_iter().collect())
 }
 
 #[pg_extern(sql = false)]

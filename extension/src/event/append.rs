@@ -168,31 +168,17 @@ pub fn insert(appended: &[(&NewMessage, i64, i64)], now: Instant) -> Result<()> 
     if appended.is_empty() {
         return Ok(());
     }
-    macro_rules! column {
-        ($event:ident => $value:expr) => {
-            arg(appended
-                .iter()
-                .map(|($event, ..)| $value)
-                .collect::<Vec<_>>())
-        };
-    }
     let args = [
-        arg(appended
-            .iter()
-            .map(|(.., position)| *position)
-            .collect::<Vec<_>>()),
-        column!(event => event.id),
-        column!(event => event.stream_id),
-        arg(appended
-            .iter()
-            .map(|(_, version, _)| *version)
-            .collect::<Vec<_>>()),
-        column!(event => event.message_type.clone()),
-        column!(event => event.payload),
-        column!(event => event.metadata),
-        column!(event => event.scope),
-        column!(event => event.correlation_id.clone()),
-        column!(event => event.causation_id.clone()),
+        plan::column(appended, |(.., position)| *position),
+        plan::column(appended, |(event, ..)| event.id),
+        plan::column(appended, |(event, ..)| event.stream_id),
+        plan::column(appended, |(_, version, _)| *version),
+        plan::column(appended, |(event, ..)| event.message_type.clone()),
+        plan::column(appended, |(event, ..)| event.payload),
+        plan::column(appended, |(event, ..)| event.metadata),
+        plan::column(appended, |(event, ..)| event.scope),
+        plan::column(appended, |(event, ..)| event.correlation_id.clone()),
+        plan::column(appended, |(event, ..)| event.causation_id.clone()),
         arg(now),
     ];
     plan::execute(INSERT, &args)?;

@@ -1,10 +1,9 @@
 //! Accepting messages into the inbox of a consumer.
 
 use crate::datum::{Instant, Json};
-use crate::envelope;
 use crate::error::Result;
 use crate::lock::Kind;
-use crate::partition;
+use crate::partition::{self, Place};
 use crate::plan::{self, arg};
 use crate::position;
 use pgrx::datum::Uuid;
@@ -70,6 +69,11 @@ pub struct NewMessage {
 type Id = (String, Uuid);
 
 impl NewMessage {
+    /// Where it goes.
+    fn place(&self, now: Instant) -> Place {
+        partition::place(self.stream_id.unwrap_or(self.id), self.scheduled_for, now)
+    }
+
     fn key(&self) -> Id {
         (self.consumer_id.clone(), self.id)
     }
@@ -178,43 +182,26 @@ fn observe(again: impl Iterator<Item = (Id, i32)>) -> Result<HashMap<Id, Option<
 }
 
 fn insert(fresh: &[&NewMessage], numbers: &[i64], now: Instant) -> Result<()> {
-    let partitions: Vec<i32> = fresh
-        .iter()
-        .map(|message| partition::partition_of(message.stream_id.unwrap_or(message.id)))
-        .collect();
-    let waits: Vec<Option<Instant>> = fresh
-        .iter()
-        .map(|message| envelope::waiting_until(message.scheduled_for, now))
-        .collect();
-    let lanes: Vec<Option<i16>> = partitions
-        .iter()
-        .zip(&waits)
-        .map(|(partition, wait)| wait.is_none().then(|| partition::lane(*partition)))
-        .collect();
-    macro_rules! column {
-        ($message:ident => $value:expr) => {
-            arg(fresh.iter().map(|$message| $value).collect::<Vec<_>>())
-        };
-    }
+    let places: Vec<Place> = fresh.iter().map(|message| message.place(now)).collect();
     let args = [
-        column!(message => message.consumer_id.clone()),
+        plan::column(fresh, |message| message.consumer_id.clone()),
         arg(numbers.to_vec()),
-        column!(message => message.id),
-        column!(message => message.stream_id),
-        arg(partitions),
-        arg(lanes),
-        column!(message => message.message_type.clone()),
-        column!(message => message.payload),
-        column!(message => message.metadata),
-        column!(message => message.scope),
-        column!(message => message.is_event),
-        column!(message => message.correlation_id.clone()),
-        column!(message => message.causation_id.clone()),
-        column!(message => message.source.clone()),
-        column!(message => message.traceparent.clone()),
-        column!(message => message.tracestate.clone()),
-        column!(message => message.occurred_at),
-        arg(waits),
+        plan::column(fresh, |message| message.id),
+        plan::column(fresh, |message| message.stream_id),
+        plan::column(&places, |place| place.partition_number),
+        plan::column(&places, |place| place.lane),
+        plan::column(fresh, |message| message.message_type.clone()),
+        plan::column(fresh, |message| message.payload),
+        plan::column(fresh, |message| message.metadata),
+        plan::column(fresh, |message| message.scope),
+        plan::column(fresh, |message| message.is_event),
+        plan::column(fresh, |message| message.correlation_id.clone()),
+        plan::column(fresh, |message| message.causation_id.clone()),
+        plan::column(fresh, |message| message.source.clone()),
+        plan::column(fresh, |message| message.traceparent.clone()),
+        plan::column(fresh, |message| message.tracestate.clone()),
+        plan::column(fresh, |message| message.occurred_at),
+        plan::column(&places, |place| place.waits_until),
         arg(now),
     ];
     plan::execute(INSERT, &args)?;

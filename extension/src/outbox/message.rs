@@ -3,6 +3,7 @@
 use crate::datum::{Instant, Json};
 use crate::envelope;
 use crate::error::{Error, Result, check_id};
+use crate::partition::{self, Place};
 use pgrx::datum::Uuid;
 
 /// A message to be stored.
@@ -27,6 +28,11 @@ impl NewMessage {
         !self.is_event || self.destination.is_some()
     }
 
+    /// Where it goes.
+    pub fn place(&self, now: Instant) -> Place {
+        partition::place(self.stream_id.unwrap_or(self.id), self.scheduled_for, now)
+    }
+
     pub fn check(&self, place: &str, now: Instant) -> Result<()> {
         envelope::check_type(&format!("{place}.message_type"), &self.message_type)?;
         check_id(&format!("{place}.message_id"), self.id)?;
@@ -40,7 +46,7 @@ impl NewMessage {
                 "Pass the stream the event belongs to, or set is_event to false.",
             ));
         }
-        if self.is_event && envelope::waiting_until(self.scheduled_for, now).is_some() {
+        if self.is_event && self.scheduled_for.is_some_and(|due| due > now) {
             return Err(Error::bad(
                 format!("{place}.scheduled_for"),
                 "an event has happened and cannot be scheduled",

@@ -4,11 +4,10 @@
 
 use super::message::NewMessage;
 use crate::datum::Instant;
-use crate::envelope;
 use crate::error::{Error, Result};
 use crate::event::append::{self, Known};
 use crate::lock::Kind;
-use crate::partition;
+use crate::partition::{self, Place};
 use crate::plan::{self, arg};
 use crate::position;
 use pgrx::datum::Uuid;
@@ -60,49 +59,39 @@ pub struct Stored {
 /// Stores messages; one result each, in input order.
 pub fn store(messages: Vec<NewMessage>, now: Instant) -> Result<Vec<Stored>> {
     let mut seen = HashSet::new();
-    let first: Vec<&NewMessage> = messages
-        .iter()
-        .filter(|message| seen.insert(message.id))
-        .collect();
-    let events: Vec<&NewMessage> = first
-        .iter()
-        .filter(|message| message.is_event)
-        .copied()
-        .collect();
+    let mut first: Vec<&NewMessage> = messages.iter().collect();
+    first.retain(|message| seen.insert(message.id));
+    let mut events = first.clone();
+    events.retain(|message| message.is_event);
     let streams = append::lock_streams(&events)?;
     let known = append::known(&events)?;
     let mut versions = append::check_versions(&streams, &events, &known)?;
-    let fresh: Vec<&NewMessage> = first
-        .iter()
-        .filter(|message| !known.contains_key(&message.id))
-        .copied()
-        .collect();
+    let mut fresh = first;
+    fresh.retain(|message| !known.contains_key(&message.id));
     let numbers = draw(&fresh)?;
     let inserted = insert(&fresh, &numbers, now)?;
     refuse_taken(&fresh, &inserted)?;
-    let mut done: HashMap<Uuid, Stored> = HashMap::new();
+    let mut done = HashMap::new();
     let mut appended = Vec::new();
     for (message, number) in fresh.iter().zip(&numbers) {
-        let is_new = !message.is_delivered() || inserted.contains(&message.id);
-        let mut stored = outcome(
-            message,
-            if is_new {
-                Outcome::Stored
-            } else {
-                Outcome::Duplicate
-            },
-        );
+        let mut stored = outcome(message, is_new(message, &inserted));
         if let Some(stream_id) = message.stream_id.filter(|_| message.is_event) {
             let version = versions.entry(stream_id).or_insert(0);
             *version += 1;
-            stored.version = Some(*version);
-            stored.position = Some(*number);
+            (stored.version, stored.position) = (Some(*version), Some(*number));
             appended.push((*message, *version, *number));
         }
         done.insert(message.id, stored);
     }
     append::insert(&appended, now)?;
     Ok(answer(&messages, done, &known))
+}
+
+fn is_new(message: &NewMessage, inserted: &HashSet<Uuid>) -> Outcome {
+    match !message.is_delivered() || inserted.contains(&message.id) {
+        true => Outcome::Stored,
+        false => Outcome::Duplicate,
+    }
 }
 
 /// Announces, then draws one number for each message.
@@ -179,40 +168,22 @@ fn insert(fresh: &[&NewMessage], numbers: &[i64], now: Instant) -> Result<HashSe
     if rows.is_empty() {
         return Ok(HashSet::new());
     }
-    let partitions: Vec<i32> = rows
-        .iter()
-        .map(|(message, _)| partition::partition_of(message.stream_id.unwrap_or(message.id)))
-        .collect();
-    let waits: Vec<Option<Instant>> = rows
-        .iter()
-        .map(|(message, _)| envelope::waiting_until(message.scheduled_for, now))
-        .collect();
-    // A scheduled message has no lane until it is due, and holds nobody back before.
-    let lanes: Vec<Option<i16>> = partitions
-        .iter()
-        .zip(&waits)
-        .map(|(partition, wait)| wait.is_none().then(|| partition::lane(*partition)))
-        .collect();
-    macro_rules! column {
-        ($message:ident => $value:expr) => {
-            arg(rows.iter().map(|($message, _)| $value).collect::<Vec<_>>())
-        };
-    }
+    let places: Vec<Place> = rows.iter().map(|(message, _)| message.place(now)).collect();
     let args = [
-        arg(rows.iter().map(|(_, number)| *number).collect::<Vec<_>>()),
-        column!(message => message.id),
-        column!(message => message.stream_id),
-        arg(partitions),
-        arg(lanes),
-        column!(message => message.destination.clone()),
-        column!(message => message.message_type.clone()),
-        column!(message => message.payload),
-        column!(message => message.metadata),
-        column!(message => message.scope),
-        column!(message => message.is_event),
-        column!(message => message.correlation_id.clone()),
-        column!(message => message.causation_id.clone()),
-        arg(waits),
+        plan::column(&rows, |(_, number)| *number),
+        plan::column(&rows, |(message, _)| message.id),
+        plan::column(&rows, |(message, _)| message.stream_id),
+        plan::column(&places, |place| place.partition_number),
+        plan::column(&places, |place| place.lane),
+        plan::column(&rows, |(message, _)| message.destination.clone()),
+        plan::column(&rows, |(message, _)| message.message_type.clone()),
+        plan::column(&rows, |(message, _)| message.payload),
+        plan::column(&rows, |(message, _)| message.metadata),
+        plan::column(&rows, |(message, _)| message.scope),
+        plan::column(&rows, |(message, _)| message.is_event),
+        plan::column(&rows, |(message, _)| message.correlation_id.clone()),
+        plan::column(&rows, |(message, _)| message.causation_id.clone()),
+        plan::column(&places, |place| place.waits_until),
         arg(now),
     ];
     Ok(plan::rows(INSERT, &args, |row| row.id(1))?

@@ -1,10 +1,12 @@
 //! Holds and what stands aside under them.
 
+use crate::config::{self, Exhausted};
 use crate::datum::Instant;
 use crate::error::Result;
 use crate::plan::{self, arg};
 use crate::queue::{Key, Message, Queue};
 use pgrx::datum::Uuid;
+use std::collections::HashSet;
 
 // $1: queue, $2: consumer, $3: lanes, $4: streams, $5: streamless, $6: dues, $7: suspects, $8: reasons.
 // An operator's hold, due at infinity, is never lowered.
@@ -55,50 +57,6 @@ SELECT lane, stream_id, streamless
   FROM postroom.hold
  WHERE queue = $1 AND consumer_id = $2 AND lane = $3 AND stream_id = ANY ($4)";
 
-// $1: queue, $2: consumer, $3: lanes, $4: now, $5: at most. suspect is a literal, and the clock is an
-// argument: both are then conditions of the index.
-const DUE: &str = "
-SELECT h.lane, h.stream_id, h.streamless
-  FROM unnest($3::smallint[]) AS l (lane)
- CROSS JOIN LATERAL (
-       SELECT h.lane, h.stream_id, h.streamless, h.due
-         FROM postroom.hold h
-        WHERE h.queue = $1 AND h.consumer_id = $2 AND h.lane = l.lane AND NOT h.suspect AND h.due <= $4
-        ORDER BY h.due
-        LIMIT $5) h
- ORDER BY h.due, h.lane, h.stream_id
- LIMIT $5";
-const SUSPECTS: &str = "
-SELECT h.lane, h.stream_id, h.streamless
-  FROM unnest($3::smallint[]) AS l (lane)
- CROSS JOIN LATERAL (
-       SELECT h.lane, h.stream_id, h.streamless, h.due
-         FROM postroom.hold h
-        WHERE h.queue = $1 AND h.consumer_id = $2 AND h.lane = l.lane AND h.suspect AND h.due <= $4
-        ORDER BY h.due
-        LIMIT $5) h
- ORDER BY h.due, h.lane, h.stream_id
- LIMIT $5";
-
-// $1: queue, $2: consumer, $3: lanes, $4: streams, $5: streamless, $6: now
-const LOCK: &str = "
-SELECT h.lane, h.stream_id, h.streamless
-  FROM unnest($3::smallint[], $4::uuid[], $5::boolean[]) WITH ORDINALITY AS u (lane, stream_id, streamless, place)
- CROSS JOIN LATERAL (
-       SELECT h.lane, h.stream_id, h.streamless
-         FROM postroom.hold h
-        WHERE h.queue = $1 AND h.consumer_id = $2 AND h.lane = u.lane
-          AND h.stream_id = u.stream_id AND h.streamless = u.streamless AND h.due <= $6
-          FOR UPDATE SKIP LOCKED) h
- ORDER BY u.place";
-
-// $1: queue, $2: consumer, $3: lanes, $4: streams, $5: streamless
-const DROP: &str = "
-DELETE FROM postroom.hold h
- USING unnest($3::smallint[], $4::uuid[], $5::boolean[]) AS u (lane, stream_id, streamless)
- WHERE h.queue = $1 AND h.consumer_id = $2 AND h.lane = u.lane
-   AND h.stream_id = u.stream_id AND h.streamless = u.streamless";
-
 /// A stream that waits.
 pub struct Hold {
     key: Key,
@@ -117,6 +75,16 @@ impl Hold {
         }
     }
 
+    /// Of a stream whose head was buried: it goes on, or waits for an operator. A message without a
+    /// stream leaves nobody behind to hold.
+    pub fn after_burial(key: Key, now: Instant) -> Option<Hold> {
+        let due = match config::exhausted() {
+            Exhausted::Bury => now,
+            Exhausted::Hold => Instant::INFINITY,
+        };
+        (!key.streamless).then(|| Hold::new(key, due, "exhausted"))
+    }
+
     /// Of a stream whose last delivery lapsed: its head is to travel alone.
     pub fn suspect(key: Key, due: Instant) -> Hold {
         Hold {
@@ -126,6 +94,18 @@ impl Hold {
             reason: "lapsed",
         }
     }
+}
+
+/// The places of messages that go on waiting: all but the buried.
+pub fn places<'a>(
+    messages: impl IntoIterator<Item = &'a Message>,
+    buried: &HashSet<Uuid>,
+) -> Vec<(Key, i64)> {
+    messages
+        .into_iter()
+        .filter(|message| !buried.contains(&message.id))
+        .map(|message| (message.key(), message.number))
+        .collect()
 }
 
 /// Makes streams wait until their due time.
@@ -144,15 +124,9 @@ fn write(statement: &'static str, queue: &Queue, holds: &[Hold]) -> Result<()> {
     }
     let keys: Vec<Key> = holds.iter().map(|hold| hold.key).collect();
     let mut args = args_of(queue, &keys);
-    args.push(arg(holds.iter().map(|hold| hold.due).collect::<Vec<_>>()));
-    args.push(arg(holds
-        .iter()
-        .map(|hold| hold.suspect)
-        .collect::<Vec<_>>()));
-    args.push(arg(holds
-        .iter()
-        .map(|hold| hold.reason)
-        .collect::<Vec<_>>()));
+    args.push(plan::column(&holds, |hold| hold.due));
+    args.push(plan::column(&holds, |hold| hold.suspect));
+    args.push(plan::column(&holds, |hold| hold.reason));
     plan::execute(statement, &args)?;
     Ok(())
 }
@@ -173,25 +147,22 @@ fn move_aside(statement: &'static str, queue: &Queue, messages: &[(Key, i64)]) -
     }
     let keys: Vec<Key> = messages.iter().map(|(key, _)| *key).collect();
     let mut args = args_of(queue, &keys);
-    args.push(arg(messages
-        .iter()
-        .map(|(_, number)| *number)
-        .collect::<Vec<_>>()));
+    args.push(plan::column(&messages, |(_, number)| *number));
     plan::execute(statement, &args)?;
     Ok(())
 }
 
-fn args_of(queue: &Queue, keys: &[Key]) -> Vec<plan::Arg> {
+pub(super) fn args_of(queue: &Queue, keys: &[Key]) -> Vec<plan::Arg> {
     vec![
         arg(queue.name),
         arg(queue.consumer.clone()),
-        arg(keys.iter().map(|key| key.lane).collect::<Vec<_>>()),
-        arg(keys.iter().map(|key| key.stream).collect::<Vec<Uuid>>()),
-        arg(keys.iter().map(|key| key.streamless).collect::<Vec<_>>()),
+        plan::column(&keys, |key| key.lane),
+        plan::column(&keys, |key| key.stream),
+        plan::column(&keys, |key| key.streamless),
     ]
 }
 
-fn read_key(row: &plan::Row) -> Key {
+pub(super) fn read_key(row: &plan::Row) -> Key {
     Key {
         lane: row.must(1),
         stream: row.id(2),
@@ -214,69 +185,4 @@ pub fn among(queue: &Queue, lane: i16, streams: Vec<Uuid>) -> Result<Vec<Key>> {
         arg(streams),
     ];
     plan::rows(AMONG, &args, read_key)
-}
-
-/// Streams whose time has come, the longest due first.
-pub fn due(
-    queue: &Queue,
-    lanes: Vec<i16>,
-    now: Instant,
-    suspects: bool,
-    limit: usize,
-) -> Result<Vec<Key>> {
-    let statement = if suspects { SUSPECTS } else { DUE };
-    let args = [
-        arg(queue.name),
-        arg(queue.consumer.clone()),
-        arg(lanes),
-        arg(now),
-        arg(limit as i64),
-    ];
-    plan::rows(statement, &args, read_key)
-}
-
-/// Those of the streams that are still due and that nobody else has hold of; locked from here on, so
-/// what the next statement finds aside is all there is.
-pub fn lock(queue: &Queue, keys: &[Key], now: Instant) -> Result<Vec<Key>> {
-    if keys.is_empty() {
-        return Ok(Vec::new());
-    }
-    let mut args = args_of(queue, keys);
-    args.push(arg(now));
-    plan::rows(LOCK, &args, read_key)
-}
-
-/// Ends the wait of streams of which nothing stands aside.
-pub fn drop_holds(queue: &Queue, keys: &[Key]) -> Result<()> {
-    if keys.is_empty() {
-        return Ok(());
-    }
-    plan::execute(DROP, &args_of(queue, keys))?;
-    Ok(())
-}
-
-/// What stands aside of one stream.
-pub struct Waiting {
-    pub key: Key,
-    pub number: i64,
-    /// None if the message is gone.
-    pub message: Option<Message>,
-}
-
-/// The first messages aside of each stream, in order.
-pub fn waiting(queue: &Queue, keys: &[Key], limit_each: usize) -> Result<Vec<Waiting>> {
-    if keys.is_empty() {
-        return Ok(Vec::new());
-    }
-    let mut args = args_of(queue, keys);
-    args.swap(0, 1);
-    args.push(arg(limit_each as i64));
-    plan::rows(queue.statements().aside, &args, |row| {
-        let place: i32 = row.must(1);
-        Waiting {
-            key: keys[place as usize - 1],
-            number: row.must(2),
-            message: Message::read(row, 3),
-        }
-    })
 }

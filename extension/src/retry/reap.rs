@@ -1,12 +1,12 @@
 //! Taking back what a claim names.
 
-use super::hold::{Hold, put_aside, upsert};
+use super::hold::{Hold, places, put_aside, upsert};
 use super::spread;
 use crate::config;
 use crate::datum::Instant;
 use crate::error::Result;
 use crate::plan::{self, arg};
-use crate::queue::{Key, Message, Queue, due_after_burial};
+use crate::queue::{Key, Message, Queue};
 use pgrx::datum::Uuid;
 use std::collections::{BTreeMap, HashSet};
 
@@ -79,12 +79,7 @@ pub fn reap(queue: &Queue, claim_id: i64, what: Reap, now: Instant) -> Result<bo
     } else {
         charge(queue, claim_id, &survivors, now)?
     };
-    let waiting: Vec<(Key, i64)> = survivors
-        .iter()
-        .filter(|message| !buried.contains(&message.id))
-        .map(|message| (message.key(), message.number))
-        .collect();
-    put_aside(queue, &waiting)?;
+    put_aside(queue, &places(&survivors, &buried))?;
     plan::execute(DELETE_CLAIM, &[arg(claim_id)])?;
     Ok(true)
 }
@@ -128,13 +123,7 @@ fn charge(
         .filter(|(_, attempts)| *attempts >= config::max_attempts())
         .map(|(id, _)| *id)
         .collect();
-    if !buried.is_empty() {
-        queue.bury(
-            buried.iter().copied().collect(),
-            "max_attempts_exceeded",
-            now,
-        )?;
-    }
+    queue.bury(&buried, "max_attempts_exceeded", now)?;
     let holds: Vec<Hold> = heads
         .iter()
         .filter_map(|(key, head)| hold_for(*key, head, &buried, now))
@@ -145,9 +134,7 @@ fn charge(
 
 fn hold_for(key: Key, head: &Message, buried: &HashSet<Uuid>, now: Instant) -> Option<Hold> {
     if buried.contains(&head.id) {
-        // A message without a stream leaves nobody behind to hold.
-        let due = due_after_burial(config::exhausted(), now);
-        return (!key.streamless).then(|| Hold::new(key, due, "exhausted"));
+        return Hold::after_burial(key, now);
     }
     // The first lapse may be anybody's fault: try again at once, alone.
     let wait = match head.attempts {

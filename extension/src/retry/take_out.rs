@@ -1,12 +1,12 @@
 //! Taking messages out of a claim, under the lock of its row.
 
-use super::hold::{Hold, put_aside, upsert};
+use super::hold::{Hold, places, put_aside, upsert};
 use super::{Failure, Leaving, spread};
 use crate::config;
 use crate::datum::Instant;
 use crate::error::Result;
 use crate::plan::{self, arg};
-use crate::queue::{Key, Message, Outcome, Queue, due_after_burial};
+use crate::queue::{Key, Message, Outcome, Queue};
 use pgrx::datum::Uuid;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -43,11 +43,7 @@ fn open(queue: &str, claim_id: i64) -> Result<Option<Open>> {
         .next()
         .filter(|(name, ..)| name == queue)
         .map(|(_, consumer, lanes, numbers, ids)| {
-            let queue = if queue == "outbox" {
-                Queue::outbox()
-            } else {
-                Queue::inbox(&consumer)
-            };
+            let queue = Queue::named(queue, &consumer);
             Open {
                 queue,
                 claim_id,
@@ -76,26 +72,12 @@ pub fn take_out(
         .queue
         .survivors(claim.lanes.clone(), claim.numbers.clone())?;
     let attempts = lock_failed(&claim, leaving)?;
-    let wanted: HashMap<Uuid, &Option<Failure>> = leaving
-        .iter()
-        .rev()
-        .map(|(id, failure)| (*id, failure))
-        .collect();
-    let mut heads: BTreeMap<Key, (&Message, &Option<Failure>)> = BTreeMap::new();
-    for message in &survivors {
-        let failure = wanted.get(&message.id);
-        let exists =
-            |failure: &Option<Failure>| failure.is_none() || attempts.contains_key(&message.id);
-        if let Some(failure) = failure.filter(|failure| exists(failure)) {
-            heads.entry(message.key()).or_insert((message, failure));
-        }
-    }
+    let heads = heads(&survivors, leaving, &attempts);
     let tail: Vec<&Message> = survivors
         .iter()
         .filter(|message| {
-            heads
-                .get(&message.key())
-                .is_some_and(|(head, _)| message.number >= head.number)
+            let head = heads.get(&message.key());
+            head.is_some_and(|(head, _)| message.number >= head.number)
         })
         .collect();
     settle(&claim, &heads, &tail, &attempts, now)?;
@@ -107,6 +89,30 @@ pub fn take_out(
         () => Outcome::Unknown,
     };
     Ok(leaving.iter().map(|(id, _)| (*id, outcome(id))).collect())
+}
+
+/// The first message that leaves of each stream, and why. What was completed meanwhile does not leave.
+type Heads<'a> = BTreeMap<Key, (&'a Message, &'a Option<Failure>)>;
+
+fn heads<'a>(
+    survivors: &'a [Message],
+    leaving: &'a [Leaving],
+    attempts: &HashMap<Uuid, i32>,
+) -> Heads<'a> {
+    let wanted: HashMap<Uuid, &Option<Failure>> = leaving
+        .iter()
+        .rev()
+        .map(|(id, failure)| (*id, failure))
+        .collect();
+    let mut heads = Heads::new();
+    for message in survivors {
+        let exists =
+            |failure: &&&Option<Failure>| failure.is_none() || attempts.contains_key(&message.id);
+        if let Some(failure) = wanted.get(&message.id).filter(exists) {
+            heads.entry(message.key()).or_insert((message, failure));
+        }
+    }
+    heads
 }
 
 /// Locks the failed messages, waiting for a completion under way; those gone are not found.
@@ -129,7 +135,7 @@ fn lock_failed(claim: &Open, leaving: &[Leaving]) -> Result<HashMap<Uuid, i32>> 
 /// Writes what leaving means: failures charged, the exhausted buried, holds, aside, the claim's rest.
 fn settle(
     claim: &Open,
-    heads: &BTreeMap<Key, (&Message, &Option<Failure>)>,
+    heads: &Heads<'_>,
     tail: &[&Message],
     attempts: &HashMap<Uuid, i32>,
     now: Instant,
@@ -146,39 +152,19 @@ fn settle(
             continue;
         };
         let spent = attempts.get(&head.id).copied().unwrap_or(head.attempts) + 1;
-        let backoff = config::backoff_micros(spent, spread(head.id, spent));
-        let due = now.plus_micros(backoff);
+        let due = now.plus_micros(config::backoff_micros(spent, spread(head.id, spent)));
         charges.push((head.id, failure, due));
-        if spent >= config::max_attempts() {
-            buried.insert(head.id);
-            let exhausted = config::exhausted();
-            // A message without a stream leaves nobody behind to hold.
-            if !key.streamless {
-                holds.push(Hold::new(
-                    *key,
-                    due_after_burial(exhausted, now),
-                    "exhausted",
-                ));
-            }
-        } else {
+        if spent < config::max_attempts() {
             holds.push(Hold::new(*key, due, "failed"));
+        } else {
+            buried.insert(head.id);
+            holds.extend(Hold::after_burial(*key, now));
         }
     }
     charge(&claim.queue, charges)?;
-    if !buried.is_empty() {
-        claim.queue.bury(
-            buried.iter().copied().collect(),
-            "max_attempts_exceeded",
-            now,
-        )?;
-    }
+    claim.queue.bury(&buried, "max_attempts_exceeded", now)?;
     upsert(&claim.queue, &holds)?;
-    let waiting: Vec<(Key, i64)> = tail
-        .iter()
-        .filter(|message| !buried.contains(&message.id))
-        .map(|message| (message.key(), message.number))
-        .collect();
-    put_aside(&claim.queue, &waiting)?;
+    put_aside(&claim.queue, &places(tail.iter().copied(), &buried))?;
     shrink(claim, tail)
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use postroom::transport::in_process::InProcess;
 use postroom::transport::nats::async_nats::{self, jetstream};
 use postroom::transport::{self, Envelope, Received, Subscription, Transport};
+use postroom::worker::Running;
 use serde::Deserialize;
 use uuid::Uuid;
 
@@ -13,6 +14,7 @@ use super::command::DESTINATION;
 use super::nats::Nats;
 use super::options::{self, Options};
 use super::repeating::is_repeated;
+use super::worker;
 use crate::Cluster;
 
 /// The name of the JetStream stream.
@@ -22,13 +24,15 @@ const DUPLICATE_WINDOW: Duration = Duration::from_millis(100);
 
 pub enum Broker {
     Nats(Nats, transport::nats::Nats),
-    InProcess(InProcess),
+    InProcess(InProcess, Running),
 }
 
 impl Broker {
-    pub async fn start(options: &Options, cluster: &Cluster) -> Outcome<Broker> {
+    pub async fn start(options: &Options, cluster: &Cluster, database: &str) -> Outcome<Broker> {
         if options.broker == options::Broker::None {
-            return Ok(Broker::InProcess(InProcess::new()));
+            let transport = InProcess::new();
+            let carrier = worker::carrier(database, transport.clone())?.start();
+            return Ok(Broker::InProcess(transport, carrier));
         }
         let program = &options.nats_server;
         let server = Nats::start(program, &cluster.host().join("nats")).await;
@@ -51,7 +55,7 @@ impl Broker {
     pub fn url(&self) -> &str {
         match self {
             Broker::Nats(server, _) => server.url(),
-            Broker::InProcess(_) => "none",
+            Broker::InProcess(..) => "none",
         }
     }
 
@@ -63,7 +67,7 @@ impl Broker {
                     server.url()
                 )
             }
-            Broker::InProcess(_) => {
+            Broker::InProcess(..) => {
                 "broker: in-process; its log lives here, so this process publishes and \
                                      receives, and the workers apply"
                     .to_owned()
@@ -75,14 +79,17 @@ impl Broker {
     pub async fn log(&self) -> Outcome<Vec<Published>> {
         match self {
             Broker::Nats(_, transport) => read_log(transport).await,
-            Broker::InProcess(transport) => read_log(transport).await,
+            Broker::InProcess(transport, _) => read_log(transport).await,
         }
     }
 
     pub async fn stop(self) -> Outcome<()> {
         match self {
             Broker::Nats(server, _) => Ok(server.stop().await?),
-            Broker::InProcess(_) => Ok(()),
+            Broker::InProcess(_, carrier) => match carrier.shutdown(worker::BUDGET).await {
+                true => Ok(()),
+                false => Err("the publisher and receiver do not stop".into()),
+            },
         }
     }
 }

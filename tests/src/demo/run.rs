@@ -78,7 +78,7 @@ impl<'a> Run<'a> {
         let url = prepare::database(cluster).await?;
         let db = prepare::connect(&url).await?;
         prepare::load_csv(&db, &options.csv).await?;
-        let broker = Broker::start(options, cluster).await?;
+        let broker = Broker::start(options, cluster, &url).await?;
         progress.say(&broker.describe());
         let mut run = Run {
             cluster,

@@ -23,7 +23,7 @@ const STREAM: &str = "FLIGHTS";
 const DUPLICATE_WINDOW: Duration = Duration::from_millis(100);
 
 pub enum Broker {
-    Nats(Nats, transport::nats::Nats),
+    Nats(Nats, Box<transport::nats::Nats>),
     InProcess(InProcess, Running),
 }
 
@@ -47,7 +47,7 @@ impl Broker {
         jetstream::new(client.clone()).create_stream(stream).await?;
         Ok(Broker::Nats(
             server,
-            transport::nats::Nats::new(client, STREAM),
+            Box::new(transport::nats::Nats::new(client, STREAM)),
         ))
     }
 
@@ -78,7 +78,7 @@ impl Broker {
     /// The whole log, in the broker's order.
     pub async fn log(&self) -> Outcome<Vec<Published>> {
         match self {
-            Broker::Nats(_, transport) => read_log(transport).await,
+            Broker::Nats(_, transport) => read_log(&**transport).await,
             Broker::InProcess(transport, _) => read_log(transport).await,
         }
     }

@@ -175,7 +175,7 @@ fn days_of(year: u32, month: u32) -> u32 {
     match month {
         1 | 3 | 5 | 7 | 8 | 10 | 12 => 31,
         4 | 6 | 9 | 11 => 30,
-        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
+        2 if year.is_multiple_of(if year.is_multiple_of(100) { 400 } else { 4 }) => 29,
         2 => 28,
         _ => 0,
     }

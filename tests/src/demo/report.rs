@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::figures::Figures;
+use super::store;
 
 struct Line {
     name: &'static str,
@@ -135,7 +136,10 @@ impl Report {
         self.tell(
             "p50",
             format!("{:.0} ms", f.p50),
-            "commit to applied, while all commands are sent at once",
+            format!(
+                "commit to applied, commands at most {} events ahead",
+                store::AHEAD
+            ),
         );
         self.tell(
             "p99",

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use tokio_postgres::Client;
 
@@ -15,6 +14,7 @@ use super::plot::Timeline;
 use super::progress::Progress;
 use super::report::Report;
 use super::starts::AllStarts;
+use super::store::Pace;
 use super::watch::{self, Watch};
 use super::{Outcome, command, prepare, store};
 use crate::Cluster;
@@ -86,7 +86,7 @@ impl<'a> Run<'a> {
             db,
             broker,
             workers: Vec::new(),
-            starts: AllStarts::new(),
+            starts: AllStarts::default(),
             progress,
             events,
         };
@@ -109,22 +109,22 @@ impl<'a> Run<'a> {
 
     /// All commands in, all events through; returns when the worker was killed.
     async fn carry(&mut self, flights: Vec<Flight>, seen: &mut Seen) -> Outcome<f64> {
-        let (stored, half) = (Arc::new(AtomicU64::new(0)), self.events / 2);
-        let storing = store::all(self.url.clone(), flights, stored.clone());
+        let (pace, half) = (Arc::new(Pace::default()), self.events / 2);
+        let storing = store::all(self.url.clone(), flights, pace.clone());
         let moving = async {
-            self.watch(&stored).reaches(half).await?;
+            self.watch(&pace).reaches(half).await?;
             let killed = self.kill_one(seen).await?;
-            self.watch(&stored).drained().await?;
+            self.watch(&pace).drained().await?;
             Ok(killed)
         };
         Ok(tokio::try_join!(storing, moving)?.1)
     }
 
-    fn watch(&mut self, stored: &Arc<AtomicU64>) -> Watch<'_> {
+    fn watch(&mut self, pace: &Arc<Pace>) -> Watch<'_> {
         Watch {
             db: &self.db,
             events: self.events,
-            stored: stored.clone(),
+            pace: pace.clone(),
             starts: &self.starts,
             workers: &mut self.workers,
             progress: &mut self.progress,
@@ -136,6 +136,8 @@ impl<'a> Run<'a> {
     async fn kill_one(&mut self, seen: &mut Seen) -> Outcome<f64> {
         let worker = self.workers.remove(0);
         let (number, pid) = (worker.number, worker.pid);
+        let publishes = matches!(self.broker, Broker::Nats(..));
+        watch::in_the_middle(&self.db, pid, publishes).await?;
         worker.kill().await?;
         let killed = watch::since_the_first_event(&self.db).await?;
         watch::sessions_over(&self.db, &name(number)).await?;

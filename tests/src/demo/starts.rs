@@ -30,13 +30,10 @@ impl Starts {
 }
 
 /// The files of all workers of a run.
+#[derive(Default)]
 pub struct AllStarts(Vec<PathBuf>);
 
 impl AllStarts {
-    pub fn new() -> AllStarts {
-        AllStarts(Vec::new())
-    }
-
     pub fn add(&mut self, path: PathBuf) {
         self.0.push(path);
     }
@@ -72,7 +69,7 @@ mod tests {
     #[test]
     fn starts_are_counted_over_all_workers() {
         let dir = tempfile::tempdir().unwrap();
-        let mut all = AllStarts::new();
+        let mut all = AllStarts::default();
         let (shared, own) = (Uuid::now_v7(), Uuid::now_v7());
         for (name, ids) in [("one", vec![shared, own]), ("two", vec![shared])] {
             let path = dir.path().join(name);

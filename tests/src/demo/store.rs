@@ -1,12 +1,16 @@
 //! Commands into the database: one transaction per flight, over a few connections at once. All
 //! flights of a stream take the same connection, so each command knows the version it follows.
+//! They pause when they are far ahead of the handlers, so that the time to a handler is not the
+//! length of a queue.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use postroom::{NewEvent, Postroom};
+use tokio::time::sleep;
 use tokio_postgres::Client;
 use uuid::Uuid;
 
@@ -15,9 +19,26 @@ use super::flights::Flight;
 use super::{Outcome, prepare};
 
 const CONNECTIONS: usize = 4;
+/// So many events may be stored and not yet applied: what a takeover keeps waiting, and some more.
+pub const AHEAD: u64 = 4_000;
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// How far both ends of the way are.
+#[derive(Debug, Default)]
+pub struct Pace {
+    pub stored: AtomicU64,
+    pub applied: AtomicU64,
+}
+
+impl Pace {
+    fn ahead(&self) -> u64 {
+        let applied = self.applied.load(Ordering::Relaxed);
+        self.stored.load(Ordering::Relaxed).saturating_sub(applied)
+    }
+}
 
 /// Returns when all events are stored; counts them on the way.
-pub async fn all(url: String, flights: Vec<Flight>, stored: Arc<AtomicU64>) -> Outcome<()> {
+pub async fn all(url: String, flights: Vec<Flight>, pace: Arc<Pace>) -> Outcome<()> {
     let db = prepare::connect(&url).await?;
     let streams = streams(&db, &flights).await?;
     let mut shares: Vec<Vec<(Uuid, Flight)>> = (0..CONNECTIONS).map(|_| Vec::new()).collect();
@@ -27,7 +48,7 @@ pub async fn all(url: String, flights: Vec<Flight>, stored: Arc<AtomicU64>) -> O
     try_join_all(
         shares
             .into_iter()
-            .map(|share| one_share(&url, share, &stored)),
+            .map(|share| one_share(&url, share, &pace)),
     )
     .await?;
     Ok(())
@@ -41,14 +62,17 @@ async fn streams(db: &Client, flights: &[Flight]) -> Outcome<Vec<Uuid>> {
     Ok(rows.iter().map(|row| row.get(0)).collect())
 }
 
-async fn one_share(url: &str, share: Vec<(Uuid, Flight)>, stored: &AtomicU64) -> Outcome<()> {
+async fn one_share(url: &str, share: Vec<(Uuid, Flight)>, pace: &Pace) -> Outcome<()> {
     let mut db = prepare::connect(url).await?;
     let mut versions: HashMap<Uuid, i64> = HashMap::new();
     for (stream, flight) in share {
+        while pace.ahead() >= AHEAD {
+            sleep(PAUSE).await;
+        }
         let seen = versions.entry(stream).or_insert(0);
         let count = handle(&mut db, stream, &flight, *seen).await?;
         *seen += count as i64;
-        stored.fetch_add(count, Ordering::Relaxed);
+        pace.stored.fetch_add(count, Ordering::Relaxed);
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! While the run goes on: how far it is, half-way the kill, and when everything has arrived.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
@@ -11,15 +11,17 @@ use super::Outcome;
 use super::children::Worker;
 use super::progress::Progress;
 use super::starts::AllStarts;
+use super::store::Pace;
 
 const LOOK: Duration = Duration::from_millis(200);
+const MOMENT: Duration = Duration::from_secs(2);
 /// No handler has started for that long: something is stuck, and waiting longer helps nobody.
 const STUCK: Duration = Duration::from_secs(90);
 
 pub struct Watch<'a> {
     pub db: &'a Client,
     pub events: u64,
-    pub stored: Arc<AtomicU64>,
+    pub pace: Arc<Pace>,
     pub starts: &'a AllStarts,
     pub workers: &'a mut [Worker],
     pub progress: &'a mut Progress,
@@ -58,8 +60,9 @@ impl Watch<'_> {
             }
         }
         let started = self.starts.count();
+        self.pace.applied.store(started, Ordering::Relaxed);
         self.progress
-            .set(self.stored.load(Ordering::Relaxed), started);
+            .set(self.pace.stored.load(Ordering::Relaxed), started);
         Ok(started)
     }
 
@@ -68,8 +71,7 @@ impl Watch<'_> {
         if now.0 != moved.0 {
             *moved = now;
         } else if moved.1.elapsed() > STUCK {
-            let state = self.db.query_one(STATE, &[]).await?;
-            return Err(format!("nothing moves any more: {}", state.get::<_, String>(0)).into());
+            return Err(format!("nothing moves any more: {}", state(self.db).await?).into());
         }
         Ok(())
     }
@@ -91,6 +93,33 @@ const STATE: &str =
     (SELECT count(*) FROM postroom.outbox), (SELECT count(*) FROM postroom.inbox),
     (SELECT count(*) FROM postroom.dead_letter), (SELECT count(*) FROM postroom.hold),
     (SELECT count(*) FROM postroom.claim), (SELECT count(*) FROM demo.applied))";
+
+async fn state(db: &Client) -> Outcome<String> {
+    let mut state: String = db.query_one(STATE, &[]).await?.get(0);
+    for row in db
+        .query(
+            "SELECT format('%s: %s', rule, detail) FROM postroom.verify() LIMIT 20",
+            &[],
+        )
+        .await?
+    {
+        state.push('\n');
+        state += row.get(0);
+    }
+    Ok(state)
+}
+
+/// Waits, not for long, for a moment at which a process holds work of each queue it works on.
+pub async fn in_the_middle(db: &Client, pid: i32, publishes: bool) -> Outcome<()> {
+    let start = Instant::now();
+    while start.elapsed() < MOMENT {
+        let (outbox, inbox) = in_claims(db, pid).await?;
+        if inbox > 0 && (outbox > 0 || !publishes) {
+            break;
+        }
+    }
+    Ok(())
+}
 
 /// Messages that the claims of a process name and that still exist, in outbox and inbox.
 pub async fn in_claims(db: &Client, pid: i32) -> Outcome<(i64, i64)> {

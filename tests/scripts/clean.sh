@@ -7,9 +7,9 @@ set -euo pipefail
 [ -d "$POSTROOM_CACHE" ] || { echo "nothing to remove: there is no $POSTROOM_CACHE"; exit 0; }
 lock_cache
 cd "$POSTROOM_CACHE"
-found=$(ls -d pg tools pgrx target data logs package-* 2>/dev/null || true)
-echo "removing from $POSTROOM_CACHE:" $found "($(du -sh . | cut -f1))"
-# shellcheck disable=SC2086
-rm -rf $found
-rm -f lock
-cd / && rmdir "$POSTROOM_CACHE" 2>/dev/null || true
+shopt -s nullglob
+found=(pg tools pgrx target data logs package-*)
+echo "removing from $POSTROOM_CACHE:" "${found[@]}" "($(du -sh . | cut -f1))"
+rm -rf "${found[@]}" lock
+cd /
+rmdir "$POSTROOM_CACHE" 2>/dev/null || echo "left as it is: $POSTROOM_CACHE, it holds other files"

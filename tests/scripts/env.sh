@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by every script here; also useful in a shell before calling cargo by hand.
 # Everything that is downloaded or built lives outside the clone, so a fresh clone starts warm.
 

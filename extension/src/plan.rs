@@ -43,11 +43,13 @@ pub struct Steady {
     nest_level: i32,
 }
 
-const STEADY: [&CStr; 5] = [
+const STEADY: [&CStr; 7] = [
     c"enable_seqscan",
     c"enable_bitmapscan",
     c"enable_hashjoin",
     c"enable_mergejoin",
+    c"enable_material",
+    c"enable_memoize",
     c"jit",
 ];
 

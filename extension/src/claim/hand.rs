@@ -8,18 +8,9 @@ use crate::config::ANSWER_BYTES;
 use crate::datum::Instant;
 use crate::error::Result;
 use crate::lane::Lane;
-use crate::plan::{self, arg};
 use crate::queue::{Key, Message, Queue};
 use crate::retry::{due, hold};
 use std::collections::{BTreeMap, HashSet};
-
-// $1: queue, $2: consumer, $3: lane, $4: stream, $5: streamless, $6: due or null: as it is,
-// $7: whether something was handed out; a suspect is one until then
-const SERVED: &str = "
-UPDATE postroom.hold
-   SET suspect = suspect AND NOT $7, due = COALESCE($6, due),
-       reason = CASE WHEN $7 THEN 'busy' ELSE reason END
- WHERE queue = $1 AND consumer_id = $2 AND lane = $3 AND stream_id = $4 AND streamless = $5";
 
 /// How much a claim may take.
 #[derive(Clone, Copy)]
@@ -126,31 +117,17 @@ impl<'a> Hand<'a> {
         for waiting in due::waiting(self.queue, keys, each)? {
             by_key.entry(waiting.key).or_default().push(waiting);
         }
-        let empty: Vec<Key> = keys
-            .iter()
-            .filter(|key| !by_key.contains_key(key))
-            .copied()
-            .collect();
-        due::drop_holds(self.queue, &empty)?;
-        let mut leaving = Vec::new();
         for key in keys {
-            self.serve_one(
-                *key,
-                by_key.remove(key).unwrap_or_default(),
-                limit,
-                &mut leaving,
-            )?;
+            match by_key.remove(key) {
+                Some(waiting) => self.serve_one(*key, waiting, limit)?,
+                None => due::end(self.queue, *key)?,
+            }
         }
-        hold::take_back(self.queue, &leaving)
+        Ok(())
     }
 
-    fn serve_one(
-        &mut self,
-        key: Key,
-        waiting: Vec<due::Waiting>,
-        limit: usize,
-        leaving: &mut Vec<(Key, i64)>,
-    ) -> Result<()> {
+    fn serve_one(&mut self, key: Key, waiting: Vec<due::Waiting>, limit: usize) -> Result<()> {
+        let mut leaving = Vec::new();
         let mut next_due = None;
         let mut took = false;
         for due::Waiting {
@@ -172,27 +149,13 @@ impl<'a> Hand<'a> {
                     break;
                 }
             }
-            leaving.push((key, number));
+            leaving.push(number);
         }
         if took || next_due.is_some() {
             self.busy.insert(key);
-            self.mark_served(key, next_due, took)?;
+            due::mark_served(self.queue, key, next_due, took)?;
         }
-        Ok(())
-    }
-
-    fn mark_served(&self, key: Key, due: Option<Instant>, took: bool) -> Result<()> {
-        let args = [
-            arg(self.queue.name),
-            arg(self.queue.consumer.clone()),
-            arg(key.lane),
-            arg(key.stream),
-            arg(key.streamless),
-            arg(due),
-            arg(took),
-        ];
-        plan::execute(SERVED, &args)?;
-        Ok(())
+        hold::take_back(self.queue, key, leaving)
     }
 }
 

@@ -19,7 +19,7 @@ impl Hand<'_> {
         let args = [
             arg(self.queue.consumer.clone()),
             arg(numbers_of(lanes)),
-            plan::column(&lanes, |lane| lane.low),
+            plan::column(lanes, |lane| lane.low),
         ];
         let heads = plan::rows(self.queue.statements().heads, &args, |row| {
             row.must::<i16>(1)

@@ -19,17 +19,12 @@ SELECT u.consumer_id, u.message_id, $5, u.fingerprint, u.observations
     ON CONFLICT (consumer_id, message_id) DO NOTHING
 RETURNING consumer_id, message_id";
 
-// $1: consumers, $2: ids, $3: how often handed in; locked in key order
+// $1: consumer, $2: id, $3: how often handed in
 const OBSERVE: &str = "
-UPDATE postroom.inbox_seen s
-   SET observations = s.observations + k.observations
-  FROM (SELECT s.consumer_id, s.message_id, u.observations
-          FROM unnest($1::text[], $2::uuid[], $3::integer[]) AS u (consumer_id, message_id, observations)
-          JOIN postroom.inbox_seen s ON s.consumer_id = u.consumer_id AND s.message_id = u.message_id
-         ORDER BY s.consumer_id, s.message_id
-           FOR UPDATE OF s) k
- WHERE s.consumer_id = k.consumer_id AND s.message_id = k.message_id
-RETURNING s.consumer_id, s.message_id, s.fingerprint";
+UPDATE postroom.inbox_seen
+   SET observations = observations + $3
+ WHERE consumer_id = $1 AND message_id = $2
+RETURNING fingerprint";
 
 // Parallel arrays, one element per message.
 const INSERT: &str = "
@@ -168,17 +163,16 @@ fn record(first: &BTreeMap<Id, (&NewMessage, i32)>, now: Instant) -> Result<Hash
         .collect())
 }
 
-/// Counts a further sighting of ids and returns the content they were first seen with.
+/// Counts further sightings of ids, one after the other in key order, so that two calls never wait for
+/// each other; returns the content they were first seen with.
 fn observe(again: impl Iterator<Item = (Id, i32)>) -> Result<HashMap<Id, Option<Vec<u8>>>> {
-    let (ids, counts): (Vec<Id>, Vec<i32>) = again.unzip();
-    if ids.is_empty() {
-        return Ok(HashMap::new());
+    let mut seen = HashMap::new();
+    for ((consumer, id), count) in again {
+        let args = [arg(consumer.clone()), arg(id), arg(count)];
+        let found = plan::rows(OBSERVE, &args, |row| row.get::<Vec<u8>>(1))?;
+        seen.insert((consumer, id), found.into_iter().flatten().next());
     }
-    let (consumers, ids): (Vec<String>, Vec<Uuid>) = ids.into_iter().unzip();
-    let found = plan::rows(OBSERVE, &[arg(consumers), arg(ids), arg(counts)], |row| {
-        ((row.must(1), row.id(2)), row.get::<Vec<u8>>(3))
-    })?;
-    Ok(found.into_iter().collect())
+    Ok(seen)
 }
 
 fn insert(fresh: &[&NewMessage], numbers: &[i64], now: Instant) -> Result<()> {

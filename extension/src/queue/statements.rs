@@ -1,4 +1,8 @@
 //! The statements over a message table, written once for outbox and inbox.
+//!
+//! Lookups of many messages are LATERAL with a LIMIT: a subquery that cannot be pulled up leaves the
+//! planner no other way than one index probe each. A plain join, planned and kept while the table is
+//! empty, reads the whole index and throws away nearly all of it, once the table is not.
 
 /// Statements over a message table. $1 is the consumer in each.
 pub struct Statements {
@@ -18,7 +22,7 @@ pub struct Statements {
 
 // $table, the consumer's condition, the consumer's column, and the columns only one table has.
 macro_rules! statements {
-    ($table:literal, $of:literal, $consumer:literal, $same:literal, $special:literal, $stored_at:literal) => {
+    ($table:literal, $of:literal, $consumer:literal, $special:literal, $stored_at:literal) => {
         Statements {
             // $2: lanes, $3: their lows
             heads: concat!("
@@ -44,7 +48,11 @@ SELECT m.lane, m.sequence_order, m.message_id, m.stream_id, pg_catalog.pg_column
 SELECT m.lane, m.sequence_order, m.message_id, m.stream_id, pg_catalog.pg_column_size(m.payload),
        m.attempts, m.scheduled_for
   FROM unnest($2::smallint[], $3::bigint[]) AS u (lane, sequence_order)
-  JOIN postroom.", $table, " m ON ", $of, " m.lane = u.lane AND m.sequence_order = u.sequence_order
+ CROSS JOIN LATERAL (
+       SELECT m.*
+         FROM postroom.", $table, " m
+        WHERE ", $of, " m.lane = u.lane AND m.sequence_order = u.sequence_order
+        LIMIT 1) m
  ORDER BY m.sequence_order"),
             // $2: queue, $3: lanes, $4: streams, $5: streamless, $6: at most of each
             aside: concat!("
@@ -59,14 +67,22 @@ SELECT u.place::integer, a.sequence_order,
           AND a.stream_id = u.stream_id AND a.streamless = u.streamless
         ORDER BY a.sequence_order
         LIMIT $6) a
-  LEFT JOIN postroom.", $table, " m ON ", $of, " m.lane = u.lane AND m.sequence_order = a.sequence_order
+  LEFT JOIN LATERAL (
+       SELECT m.*
+         FROM postroom.", $table, " m
+        WHERE ", $of, " m.lane = u.lane AND m.sequence_order = a.sequence_order
+        LIMIT 1) m ON true
  ORDER BY u.place, a.sequence_order"),
             // $2: lanes, $3: numbers
             bodies: concat!("
 SELECT m.sequence_order, m.message_id, m.stream_id, m.partition_number, ", $special, ",
        m.attempts, m.", $stored_at, "
   FROM unnest($2::smallint[], $3::bigint[]) AS u (lane, sequence_order)
-  JOIN postroom.", $table, " m ON ", $of, " m.lane = u.lane AND m.sequence_order = u.sequence_order
+ CROSS JOIN LATERAL (
+       SELECT m.*
+         FROM postroom.", $table, " m
+        WHERE ", $of, " m.lane = u.lane AND m.sequence_order = u.sequence_order
+        LIMIT 1) m
  ORDER BY m.sequence_order"),
             // $2: ids, sorted: the index scan locks them in this order
             complete: concat!("
@@ -78,15 +94,13 @@ SELECT m.message_id, m.attempts
  WHERE ", $of, " m.message_id = ANY ($2)
  ORDER BY m.message_id
    FOR UPDATE"),
-            // $2: ids, $3: status bits, $4: errors, $5: reasons, $6: dues
+            // $2: id, $3: status bits, $4: error, $5: reason, $6: due. One at a time: joined with arrays,
+            // it could be planned to read the whole table.
             fail: concat!("
 UPDATE postroom.", $table, " m
-   SET status = m.status | 32768 | u.status, attempts = m.attempts + 1, error = u.error,
-       failure_reason = u.failure_reason, scheduled_for = u.due
-  FROM unnest($2::uuid[], $3::integer[], $4::text[], $5::smallint[], $6::timestamptz[])
-       AS u (message_id, status, error, failure_reason, due)
- WHERE ", $of, " m.message_id = u.message_id
-RETURNING m.message_id, m.attempts"),
+   SET status = m.status | 32768 | $3, attempts = m.attempts + 1, error = $4, failure_reason = $5,
+       scheduled_for = $6
+ WHERE ", $of, " m.message_id = $2"),
             // $2: ids, $3: error; whoever is being completed or reported just now is not charged
             charge: concat!("
 UPDATE postroom.", $table, " m
@@ -131,13 +145,9 @@ SELECT ", $consumer, ", m.message_id, m.partition_number
  ORDER BY m.scheduled_for
  LIMIT $2
    FOR UPDATE SKIP LOCKED"),
-            // $1: consumers, $2: ids, $3: lanes, $4: numbers
+            // $2: id, $3: lane, $4: number
             promote: concat!("
-UPDATE postroom.", $table, " m
-   SET lane = u.lane, sequence_order = u.sequence_order
-  FROM unnest($1::text[], $2::uuid[], $3::smallint[], $4::bigint[])
-       AS u (consumer_id, message_id, lane, sequence_order)
- WHERE ", $same, " m.message_id = u.message_id"),
+UPDATE postroom.", $table, " m SET lane = $3, sequence_order = $4 WHERE ", $of, " m.message_id = $2"),
         }
     };
 }
@@ -146,7 +156,6 @@ pub static OUTBOX: Statements = statements!(
     "outbox",
     "$1 = '' AND",
     "''::text",
-    "u.consumer_id = '' AND",
     "m.destination, m.message_type, m.payload, m.metadata, m.scope, m.is_event,
        m.correlation_id, m.causation_id, NULL::text, NULL::text, NULL::text, NULL::timestamptz",
     "created_at"
@@ -156,7 +165,6 @@ pub static INBOX: Statements = statements!(
     "inbox",
     "m.consumer_id = $1 AND",
     "m.consumer_id",
-    "m.consumer_id = u.consumer_id AND",
     "NULL::text, m.message_type, m.payload, m.metadata, m.scope, m.is_event,
        m.correlation_id, m.causation_id, m.source, m.traceparent, m.tracestate, m.occurred_at",
     "received_at"

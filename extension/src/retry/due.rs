@@ -1,6 +1,6 @@
 //! Streams whose time has come, and what stands aside of them.
 
-use super::hold::{args_of, read_key};
+use super::hold::{args_of, args_of_one, read_key};
 use crate::datum::Instant;
 use crate::error::Result;
 use crate::plan::{self, arg};
@@ -43,12 +43,18 @@ SELECT h.lane, h.stream_id, h.streamless
           FOR UPDATE SKIP LOCKED) h
  ORDER BY u.place";
 
-// $1: queue, $2: consumer, $3: lanes, $4: streams, $5: streamless
+// $1: queue, $2: consumer, $3: lane, $4: stream, $5: streamless
 const DROP: &str = "
-DELETE FROM postroom.hold h
- USING unnest($3::smallint[], $4::uuid[], $5::boolean[]) AS u (lane, stream_id, streamless)
- WHERE h.queue = $1 AND h.consumer_id = $2 AND h.lane = u.lane
-   AND h.stream_id = u.stream_id AND h.streamless = u.streamless";
+DELETE FROM postroom.hold
+ WHERE queue = $1 AND consumer_id = $2 AND lane = $3 AND stream_id = $4 AND streamless = $5";
+
+// $1 to $5 as above, $6: due or null: as it is, $7: whether something was handed out; a suspect is one
+// until then
+const SERVED: &str = "
+UPDATE postroom.hold
+   SET suspect = suspect AND NOT $7, due = COALESCE($6, due),
+       reason = CASE WHEN $7 THEN 'busy' ELSE reason END
+ WHERE queue = $1 AND consumer_id = $2 AND lane = $3 AND stream_id = $4 AND streamless = $5";
 
 /// Streams whose time has come, the longest due first.
 pub fn due(
@@ -80,12 +86,18 @@ pub fn lock(queue: &Queue, keys: &[Key], now: Instant) -> Result<Vec<Key>> {
     plan::rows(LOCK, &args, read_key)
 }
 
-/// Ends the wait of streams of which nothing stands aside.
-pub fn drop_holds(queue: &Queue, keys: &[Key]) -> Result<()> {
-    if keys.is_empty() {
-        return Ok(());
-    }
-    plan::execute(DROP, &args_of(queue, keys))?;
+/// Ends the wait of a locked stream of which nothing stands aside.
+pub fn end(queue: &Queue, key: Key) -> Result<()> {
+    plan::execute(DROP, &args_of_one(queue, key))?;
+    Ok(())
+}
+
+/// Notes that a locked stream was looked after: something was handed out, or it is due only later.
+pub fn mark_served(queue: &Queue, key: Key, due: Option<Instant>, took: bool) -> Result<()> {
+    let mut args = args_of_one(queue, key);
+    args.push(arg(due));
+    args.push(arg(took));
+    plan::execute(SERVED, &args)?;
     Ok(())
 }
 

@@ -40,12 +40,12 @@ SELECT $1, $2, u.lane, u.stream_id, u.streamless, u.sequence_order
  ORDER BY u.lane, u.stream_id, u.streamless, u.sequence_order
     ON CONFLICT DO NOTHING";
 
+// $1: queue, $2: consumer, $3: lane, $4: stream, $5: streamless, $6: numbers. One stream at a time:
+// joined with arrays, it could be planned to read the whole table.
 const TAKE_BACK: &str = "
-DELETE FROM postroom.aside a
- USING unnest($3::smallint[], $4::uuid[], $5::boolean[], $6::bigint[])
-       AS u (lane, stream_id, streamless, sequence_order)
- WHERE a.queue = $1 AND a.consumer_id = $2 AND a.lane = u.lane AND a.stream_id = u.stream_id
-   AND a.streamless = u.streamless AND a.sequence_order = u.sequence_order";
+DELETE FROM postroom.aside
+ WHERE queue = $1 AND consumer_id = $2 AND lane = $3 AND stream_id = $4 AND streamless = $5
+   AND sequence_order = ANY ($6)";
 
 // $1: queue, $2: consumer
 const ANY: &str = "
@@ -124,41 +124,53 @@ fn write(statement: &'static str, queue: &Queue, holds: &[Hold]) -> Result<()> {
     }
     let keys: Vec<Key> = holds.iter().map(|hold| hold.key).collect();
     let mut args = args_of(queue, &keys);
-    args.push(plan::column(&holds, |hold| hold.due));
-    args.push(plan::column(&holds, |hold| hold.suspect));
-    args.push(plan::column(&holds, |hold| hold.reason));
+    args.push(plan::column(holds, |hold| hold.due));
+    args.push(plan::column(holds, |hold| hold.suspect));
+    args.push(plan::column(holds, |hold| hold.reason));
     plan::execute(statement, &args)?;
     Ok(())
 }
 
 /// Puts messages aside; their streams must have a hold by the end of the transaction.
 pub fn put_aside(queue: &Queue, messages: &[(Key, i64)]) -> Result<()> {
-    move_aside(PUT_ASIDE, queue, messages)
-}
-
-/// Removes rows from aside: their messages are claimed now, or gone.
-pub fn take_back(queue: &Queue, messages: &[(Key, i64)]) -> Result<()> {
-    move_aside(TAKE_BACK, queue, messages)
-}
-
-fn move_aside(statement: &'static str, queue: &Queue, messages: &[(Key, i64)]) -> Result<()> {
     if messages.is_empty() {
         return Ok(());
     }
     let keys: Vec<Key> = messages.iter().map(|(key, _)| *key).collect();
     let mut args = args_of(queue, &keys);
-    args.push(plan::column(&messages, |(_, number)| *number));
-    plan::execute(statement, &args)?;
+    args.push(plan::column(messages, |(_, number)| *number));
+    plan::execute(PUT_ASIDE, &args)?;
     Ok(())
+}
+
+/// Removes rows of a stream from aside: their messages are claimed now, or gone.
+pub fn take_back(queue: &Queue, key: Key, numbers: Vec<i64>) -> Result<()> {
+    if numbers.is_empty() {
+        return Ok(());
+    }
+    let mut args = args_of_one(queue, key);
+    args.push(arg(numbers));
+    plan::execute(TAKE_BACK, &args)?;
+    Ok(())
+}
+
+pub(super) fn args_of_one(queue: &Queue, key: Key) -> Vec<plan::Arg> {
+    vec![
+        arg(queue.name),
+        arg(queue.consumer.clone()),
+        arg(key.lane),
+        arg(key.stream),
+        arg(key.streamless),
+    ]
 }
 
 pub(super) fn args_of(queue: &Queue, keys: &[Key]) -> Vec<plan::Arg> {
     vec![
         arg(queue.name),
         arg(queue.consumer.clone()),
-        plan::column(&keys, |key| key.lane),
-        plan::column(&keys, |key| key.stream),
-        plan::column(&keys, |key| key.streamless),
+        plan::column(keys, |key| key.lane),
+        plan::column(keys, |key| key.stream),
+        plan::column(keys, |key| key.streamless),
     ]
 }
 

@@ -169,32 +169,17 @@ fn settle(
 }
 
 fn charge(queue: &Queue, charges: Vec<(Uuid, &Failure, Instant)>) -> Result<()> {
-    if charges.is_empty() {
-        return Ok(());
+    for (id, failure, due) in charges {
+        let args = [
+            arg(queue.consumer.clone()),
+            arg(id),
+            arg(failure.status),
+            arg(failure.error.clone()),
+            arg(failure.reason),
+            arg(due),
+        ];
+        plan::execute(queue.statements().fail, &args)?;
     }
-    let ids: Vec<Uuid> = charges.iter().map(|(id, ..)| *id).collect();
-    let bits: Vec<i32> = charges
-        .iter()
-        .map(|(_, failure, _)| failure.status)
-        .collect();
-    let errors: Vec<Option<String>> = charges
-        .iter()
-        .map(|(_, failure, _)| failure.error.clone())
-        .collect();
-    let reasons: Vec<i16> = charges
-        .iter()
-        .map(|(_, failure, _)| failure.reason)
-        .collect();
-    let dues: Vec<Instant> = charges.iter().map(|(.., due)| *due).collect();
-    let args = [
-        arg(queue.consumer.clone()),
-        arg(ids),
-        arg(bits),
-        arg(errors),
-        arg(reasons),
-        arg(dues),
-    ];
-    plan::execute(queue.statements().fail, &args)?;
     Ok(())
 }
 

@@ -6,6 +6,7 @@
 mod backoff;
 mod connect;
 mod handle;
+mod handler;
 mod heartbeat;
 mod holding;
 mod lifeline;
@@ -29,7 +30,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use uuid::Uuid;
 
 pub use self::connect::Connect;
-pub use self::handle::{Handler, handler_fn};
+pub use self::handler::{Handler, handler_fn};
 pub use self::receive::{OnRefused, Receive};
 pub use self::rejection::Rejection;
 use crate::error::Error;
@@ -41,8 +42,10 @@ use crate::transport::Transport;
 pub struct Options {
     /// Pause after a claim that found nothing. 250 ms.
     pub poll: Duration,
-    /// Messages of each queue that run at a time; for inboxes, so many connections. 8.
-    pub parallel: usize,
+    /// Messages that are being published at a time. 32.
+    pub publishing: usize,
+    /// Messages of each inbox that are being handled at a time, each on a connection. 8.
+    pub handling: usize,
     /// Messages of each queue that are claimed at a time and not done yet. 400.
     pub in_hand: usize,
     /// Messages of one claim; `None` = `postroom.max_messages`.
@@ -61,7 +64,8 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             poll: Duration::from_millis(250),
-            parallel: 8,
+            publishing: 32,
+            handling: 8,
             in_hand: 400,
             max_messages: None,
             max_streams: None,

@@ -360,6 +360,65 @@ async fn a_hung_handler_is_ended_before_its_claim_expires() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_statement_that_hangs_is_cancelled_before_its_claim_expires() {
+    let mut db = Database::create().await;
+    prepare(&db).await;
+    db.set(&[
+        ("postroom.lease", "1500ms"),
+        ("postroom.renewals", "0"),
+        ("postroom.max_attempts", "1"),
+    ])
+    .await;
+    store_inbox(&db, 1, 2).await;
+    let handler = handler_fn(|work, transaction| {
+        Box::pin(async move {
+            if work.payload::<i32>()? == 1 {
+                transaction.execute("SELECT pg_sleep(600)", &[]).await?;
+            }
+            leave_trace(work, transaction).await
+        })
+    });
+    let running = worker(&db).handle("c", handler).start();
+    wait_done(&db, 1).await;
+    assert_eq!(
+        db.admin()
+            .rows("SELECT payload, failure_reason FROM postroom.dead_letter")
+            .await,
+        ["1|6"]
+    );
+    finish(&db, running).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_kills_its_connection_is_buried_and_others_go_on() {
+    let mut db = Database::create().await;
+    prepare(&db).await;
+    db.set(&[("postroom.backoff", "50ms"), ("postroom.max_attempts", "2")])
+        .await;
+    store_inbox(&db, 2, 2).await;
+    let tries = Arc::new(AtomicUsize::new(0));
+    let counted = tries.clone();
+    let handler = handler_fn(move |work, transaction| {
+        let counted = counted.clone();
+        Box::pin(async move {
+            if work.payload::<i32>()? == 1 {
+                counted.fetch_add(1, Ordering::SeqCst);
+                transaction
+                    .execute("SELECT pg_terminate_backend(pg_backend_pid())", &[])
+                    .await?;
+            }
+            leave_trace(work, transaction).await
+        })
+    });
+    let running = worker(&db).handle("c", handler).start();
+    wait_done(&db, 2).await;
+    let letters = "SELECT count(*) FROM postroom.dead_letter WHERE payload = '1' AND attempts = 2";
+    assert_eq!(db.admin().number(letters).await, 2);
+    assert_eq!(tries.load(Ordering::SeqCst), 2 * 2 * 5);
+    finish(&db, running).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_absent_broker_costs_no_attempt() {
     let db = Database::create().await;
     let broker = InProcess::new();

@@ -1,15 +1,18 @@
 //! From the inbox to a handler, whose effects and the completion are one transaction.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
-use tokio_postgres::{Client, Transaction};
+use tokio_postgres::Client;
+use tokio_postgres::types::Type;
 use tracing::Instrument;
 use uuid::Uuid;
 
 use super::backoff::Backoff;
+use super::handler::Handler;
 use super::holding::Held;
 use super::queue::Queue;
 use super::rejection::{chain_text, reason};
@@ -20,49 +23,10 @@ use crate::error::{BoxError, Error, conflict, database_error, unavailable};
 use crate::processor::Outcome;
 use crate::types::{Claimed, Failure, FailureReason, InboxWork};
 
-/// What is done with a message.
-///
-/// Implement it with an `async fn`, or make one of a closure with [`handler_fn`].
-pub trait Handler: Send + Sync + 'static {
-    /// Applies the message within the transaction, which completes it too: everything written here
-    /// happens once, or not at all. After an error, or a lost connection, the transaction is rolled
-    /// back. Effects elsewhere may happen more than once.
-    fn handle(
-        &self,
-        work: &InboxWork,
-        transaction: &Transaction<'_>,
-    ) -> impl Future<Output = Result<(), BoxError>> + Send;
-}
-
-impl<F> Handler for F
-where
-    F: for<'a> Fn(&'a InboxWork, &'a Transaction<'a>) -> BoxFuture<'a, Result<(), BoxError>>
-        + Send
-        + Sync
-        + 'static,
-{
-    async fn handle(
-        &self,
-        work: &InboxWork,
-        transaction: &Transaction<'_>,
-    ) -> Result<(), BoxError> {
-        self(work, transaction).await
-    }
-}
-
-/// A handler of a closure that answers a boxed future: `|work, transaction| Box::pin(async move { … })`.
-pub fn handler_fn<F>(handler: F) -> F
-where
-    F: for<'a> Fn(&'a InboxWork, &'a Transaction<'a>) -> BoxFuture<'a, Result<(), BoxError>>
-        + Send
-        + Sync
-        + 'static,
-{
-    handler
-}
-
 /// How often a message is tried within one delivery when transactions collide or connections break.
 const TRIES: u32 = 5;
+/// How long to try to cancel a statement.
+const CANCEL_PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) struct Handle<H> {
     consumer_id: String,
@@ -82,6 +46,8 @@ enum Trouble {
     Again(BoxError),
     /// The handler's last word.
     Refused(BoxError),
+    /// The claim is about to expire.
+    Late,
 }
 
 impl<H: Handler> Handle<H> {
@@ -96,22 +62,12 @@ impl<H: Handler> Handle<H> {
 
     /// Tells where connections come from.
     pub(crate) fn attach(&self, shared: &Arc<Shared>) {
-        *self.shared.lock().unwrap_or_else(PoisonError::into_inner) = Some(shared.clone());
+        *lock(&self.shared) = Some(shared.clone());
     }
 
     fn session(&self) -> Option<Session> {
-        let idle = self
-            .idle
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop();
-        idle.or_else(|| {
-            self.shared
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .clone()
-                .map(Session::new)
-        })
+        let idle = lock(&self.idle).pop();
+        idle.or_else(|| lock(&self.shared).clone().map(Session::new))
     }
 
     /// Tries until the message is done, refused, or not ours.
@@ -121,53 +77,77 @@ impl<H: Handler> Handle<H> {
         };
         let mut backoff = Backoff::default();
         let outcome = loop {
-            // Waiting for the database is nobody's attempt.
-            if held.until_deadline(session.client()).await.is_none() {
-                break Outcome::Stopped;
-            }
-            let trouble = match held.until_deadline(self.attempt(&mut session, work)).await {
-                Some(Ok(())) | Some(Err(Trouble::Gone)) => break Outcome::Completed,
-                Some(Err(trouble)) => trouble,
-                // The transaction is rolled back with the connection, which is not kept.
-                None => {
+            match self.once(&mut session, work, held).await {
+                Ok(()) | Err(Trouble::Gone) => break Outcome::Completed,
+                Err(Trouble::Stale) => break Outcome::Stopped,
+                // With the connection goes whatever the handler left there.
+                Err(Trouble::Late) => {
                     return failed(
                         work,
                         FailureReason::LeaseExpired,
                         "not done before the claim expires",
                     );
                 }
-            };
-            match trouble {
-                Trouble::Gone => break Outcome::Completed,
-                Trouble::Stale => break Outcome::Stopped,
-                Trouble::Again(error) if backoff.failures() + 1 < TRIES => {
+                Err(Trouble::Again(error)) if backoff.failures() + 1 < TRIES => {
                     tracing::debug!(%error, "tried again");
                     backoff.wait().await;
                 }
-                Trouble::Again(error) | Trouble::Refused(error) => {
+                Err(Trouble::Again(error) | Trouble::Refused(error)) => {
                     break failed(work, reason(&*error), &chain_text(&*error));
                 }
             }
         };
-        self.idle
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(session);
+        lock(&self.idle).push(session);
         outcome
     }
 
+    async fn once(
+        &self,
+        session: &mut Session,
+        work: &InboxWork,
+        held: &Held,
+    ) -> Result<(), Trouble> {
+        // Waiting for the database is nobody's attempt.
+        if held.until_deadline(session.client()).await.is_none() {
+            return Err(Trouble::Stale);
+        }
+        let backend = AtomicI32::new(0);
+        match held
+            .until_deadline(self.attempt(session, work, &backend))
+            .await
+        {
+            Some(result) => result,
+            None => {
+                self.cancel(backend.into_inner()).await;
+                Err(Trouble::Late)
+            }
+        }
+    }
+
     /// One transaction: the completion first, as its delete is the lock; then the handler.
-    async fn attempt(&self, session: &mut Session, work: &InboxWork) -> Result<(), Trouble> {
+    async fn attempt(
+        &self,
+        session: &mut Session,
+        work: &InboxWork,
+        backend: &AtomicI32,
+    ) -> Result<(), Trouble> {
         let transaction = session
             .client()
             .await
             .transaction()
             .await
             .map_err(database)?;
-        Postroom::new(&transaction)
-            .complete_inbox_now(work.claim_id, work.message_id)
-            .await
-            .map_err(not_ours)?;
+        let postroom = Postroom::new(&transaction);
+        // Sent together, so it costs no round trip of its own.
+        let (completed, pid) = tokio::join!(
+            postroom.complete_inbox_now(work.claim_id, work.message_id),
+            transaction.query_typed_one("SELECT pg_catalog.pg_backend_pid() AS pid", &[]),
+        );
+        completed.map_err(not_ours)?;
+        backend.store(
+            pid.and_then(|row| row.try_get("pid")).map_err(database)?,
+            Ordering::Relaxed,
+        );
         let handled = AssertUnwindSafe(async { self.handler.handle(work, &transaction).await })
             .catch_unwind()
             .await;
@@ -179,9 +159,41 @@ impl<H: Handler> Handle<H> {
         transaction
             .execute_typed("SELECT", &[])
             .await
-            .map_err(|error| refused(error.into()))?;
+            .map_err(database)?;
         transaction.commit().await.map_err(database)
     }
+
+    /// Ends the statement that a handler given up still runs: it holds the message, and the report
+    /// of its failure would wait for it.
+    async fn cancel(&self, backend: i32) {
+        if backend == 0 {
+            return;
+        }
+        let Some(mut other) = self.session() else {
+            return;
+        };
+        let ask = async {
+            let client = other.client().await;
+            client
+                .query_typed(
+                    "SELECT pg_catalog.pg_cancel_backend($1)",
+                    &[(&backend, Type::INT4)],
+                )
+                .await
+        };
+        match tokio::time::timeout(CANCEL_PATIENCE, ask).await {
+            Ok(Ok(_)) => lock(&self.idle).push(other),
+            Ok(Err(error)) => {
+                tracing::warn!(backend, %error, "cannot cancel a handler's statement")
+            }
+            Err(_) => tracing::warn!(backend, "cannot cancel a handler's statement in time"),
+        }
+    }
+}
+
+/// What is behind these stays whole if a holder panics.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn database(error: tokio_postgres::Error) -> Trouble {

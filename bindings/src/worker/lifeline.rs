@@ -21,9 +21,25 @@ pub(crate) struct Life {
 #[derive(Debug, Default)]
 struct Certainty {
     generation: u64,
-    /// Start of the last successful heartbeat, and the lease that it got.
-    beat: Option<(Instant, Duration)>,
+    beat: Option<Beat>,
     server_start: Option<SystemTime>,
+}
+
+/// The last successful heartbeat: when it began, by two clocks, and the lease that it got.
+#[derive(Debug)]
+struct Beat {
+    start: Instant,
+    wall: SystemTime,
+    lease: Duration,
+}
+
+impl Beat {
+    /// The steady clock stands still while a machine sleeps, the wall clock may be set back; the
+    /// lease must hold by both.
+    fn fresh(&self) -> bool {
+        let slept = self.wall.elapsed().unwrap_or_default();
+        self.start.elapsed().max(slept) + margin(self.lease) < self.lease
+    }
 }
 
 #[derive(Debug)]
@@ -53,7 +69,7 @@ impl Lifeline {
     pub(crate) fn begin(&self, instance_id: Uuid, start: Instant, lease: Duration) {
         let mut certainty = self.certainty();
         certainty.generation += 1;
-        certainty.beat = Some((start, lease));
+        certainty.beat = Some(beat(start, lease));
         let life = Life {
             instance_id,
             generation: certainty.generation,
@@ -70,7 +86,7 @@ impl Lifeline {
 
     /// A heartbeat that began at `start` succeeded.
     pub(crate) fn beat(&self, start: Instant, lease: Duration) {
-        self.certainty().beat = Some((start, lease));
+        self.certainty().beat = Some(beat(start, lease));
     }
 
     /// A connection tells when its server started. Another start than the last one ends the life
@@ -110,13 +126,11 @@ impl Lifeline {
         }
     }
 
-    /// Whether work of that life may begin now: by this machine's steady clock the lease of the
-    /// instance has not run out, less a margin for what begins.
+    /// Whether work of that life may begin now: by this machine's clocks the lease of the instance
+    /// has not run out, less a margin for what begins.
     pub(crate) fn certain(&self, life: Life) -> bool {
         let certainty = self.certainty();
-        let fresh = certainty
-            .beat
-            .is_some_and(|(start, lease)| start.elapsed() + margin(lease) < lease);
+        let fresh = certainty.beat.as_ref().is_some_and(Beat::fresh);
         fresh && certainty.generation == life.generation
     }
 
@@ -127,6 +141,16 @@ impl Lifeline {
 
     pub(crate) async fn doubted(&self) {
         self.doubt.notified().await;
+    }
+}
+
+fn beat(start: Instant, lease: Duration) -> Beat {
+    Beat {
+        start,
+        wall: SystemTime::now()
+            .checked_sub(start.elapsed())
+            .unwrap_or(SystemTime::UNIX_EPOCH),
+        lease,
     }
 }
 
@@ -151,6 +175,16 @@ mod tests {
         assert!(!line.certain(life));
         line.beat(Instant::now(), LEASE);
         assert!(line.certain(life));
+    }
+
+    #[tokio::test]
+    async fn a_sleep_of_the_machine_counts() {
+        let mut sleeper = beat(Instant::now(), LEASE);
+        assert!(sleeper.fresh());
+        sleeper.wall -= LEASE;
+        assert!(!sleeper.fresh());
+        sleeper.wall += LEASE * 3;
+        assert!(sleeper.fresh());
     }
 
     #[tokio::test]

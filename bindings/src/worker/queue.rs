@@ -45,7 +45,7 @@ pub(crate) trait Queue: Send + Sync + 'static {
 
 /// Claims until the worker stops, then waits for what runs.
 pub(crate) async fn run<Q: Queue>(shared: Arc<Shared>, queue: Arc<Q>, reporter: Reporter) {
-    let parallel = shared.options.parallel.max(1);
+    let parallel = parallel::<Q>(&shared);
     let mut claims = Claims {
         session: Session::new(shared.clone()),
         batches: JoinSet::new(),
@@ -61,6 +61,16 @@ pub(crate) async fn run<Q: Queue>(shared: Arc<Shared>, queue: Arc<Q>, reporter: 
         () = claims.forever() => {}
     }
     while claims.batches.join_next().await.is_some() {}
+}
+
+/// How many messages run at a time.
+fn parallel<Q: Queue>(shared: &Shared) -> usize {
+    let options = &shared.options;
+    match Q::KIND {
+        Kind::Outbox => options.publishing,
+        Kind::Inbox => options.handling,
+    }
+    .max(1)
 }
 
 struct Claims<Q> {
@@ -198,7 +208,7 @@ struct Batch<Q> {
 
 impl<Q: Queue> Batch<Q> {
     async fn run(self, work: Vec<Q::Work>) {
-        let parallel = self.grip.shared.options.parallel.max(1);
+        let parallel = parallel::<Q>(&self.grip.shared);
         let done = process_in_order(
             work,
             parallel,

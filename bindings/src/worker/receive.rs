@@ -5,24 +5,28 @@
 //! position must be the one this receiver believes in, and whoever sets it second fails with 40001.
 //! No session state is needed, so it works through poolers; the loser goes on behind what is stored.
 
+mod slot;
+
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_postgres::{IsolationLevel, Transaction};
 
+use self::slot::{Slot, runs};
 use super::session::Session;
 use super::{Shared, wait_until_true};
 use crate::client::Postroom;
 use crate::error::{BoxError, Error};
 use crate::message::InboxMessage;
-use crate::transport::{Received, Subscription, Transport};
+use crate::transport::{Received, Subscription, Transport, TransportError};
 use crate::types::AcceptOutcome;
 
-/// Most messages of one transaction.
-const BATCH: usize = 500;
+/// Most messages asked of the broker, and stored in one transaction.
+const BATCH: usize = 200;
 /// How long to wait at the broker for the next message.
 const WAIT: Duration = Duration::from_secs(1);
-/// How long a receiver that met another one stands by before it looks again.
+/// How long a receiver that met another one sees the position rest before it tries again itself.
 const STAND_BY: Duration = Duration::from_secs(5);
 
 /// What to do with a message that cannot be read, or that the inbox refuses for its content.
@@ -99,21 +103,15 @@ pub(crate) async fn run<T: Transport>(shared: Arc<Shared>, receive: Arc<Receive<
 
 impl<T: Transport> Receive<T> {
     async fn pause(&self, session: &mut Session, interruption: Interruption) {
-        let consumer_id = &self.consumer_id;
         match interruption {
-            Interruption::Overtaken => {
-                tracing::debug!(consumer_id, "another receiver is at work; standing by");
-                tokio::time::sleep(STAND_BY).await;
-            }
-            Interruption::Database(error) if error.is_conflict() => {
-                tracing::debug!(consumer_id, "another receiver was faster; standing by");
-                tokio::time::sleep(STAND_BY).await;
-            }
+            Interruption::Overtaken => self.stand_by(session).await,
+            Interruption::Database(error) if error.is_conflict() => self.stand_by(session).await,
             Interruption::Database(error) => session.recover("receiving", &error).await,
             Interruption::Broker(error) => {
                 session.recover("receiving", &Error::broker(error)).await
             }
             Interruption::Refused(position, error) => {
+                let consumer_id = &self.consumer_id;
                 metrics::counter!("postroom_refused", "consumer_id" => consumer_id.clone())
                     .increment(1);
                 tracing::error!(consumer_id, position, %error, "a message cannot be stored; those behind it wait");
@@ -122,34 +120,56 @@ impl<T: Transport> Receive<T> {
         }
     }
 
+    /// Until nobody moves the position any more: then there is no other receiver, or nothing to receive.
+    async fn stand_by(&self, session: &mut Session) {
+        tracing::debug!(self.consumer_id, "another receiver is at work; standing by");
+        let mut before = None;
+        loop {
+            let client = session.client().await;
+            match Postroom::new(client)
+                .get_checkpoint(&self.consumer_id)
+                .await
+            {
+                Ok(position) if position.is_some() && position == before => return,
+                Ok(position) => before = position,
+                Err(error) => session.recover("standing by", &error).await,
+            }
+            tokio::time::sleep(STAND_BY).await;
+        }
+    }
+
     /// Goes on behind the stored position until something interrupts.
-    async fn follow(
-        &self,
-        session: &mut Session,
-    ) -> Result<std::convert::Infallible, Interruption> {
+    async fn follow(&self, session: &mut Session) -> Result<Infallible, Interruption> {
         let client = session.client().await;
         let mut believed = Postroom::new(client)
             .get_checkpoint(&self.consumer_id)
             .await?;
-        let subscribed = self
-            .transport
-            .subscribe(&self.source, believed.as_deref())
-            .await;
-        let mut subscription = subscribed.map_err(|error| Interruption::Broker(error.into()))?;
+        let mut subscription = broker(
+            self.transport
+                .subscribe(&self.source, believed.as_deref())
+                .await,
+        )?;
         loop {
-            let received = subscription
-                .next(BATCH, WAIT)
-                .await
-                .map_err(|error| Interruption::Broker(error.into()))?;
+            let received = broker(subscription.next(BATCH, WAIT).await)?;
             let Some(last) = received.last().map(|one| one.position.clone()) else {
                 continue;
             };
-            self.store(session, &mut believed, received).await?;
+            let slots: Vec<Slot> = received.into_iter().map(|one| self.slot(one)).collect();
+            for run in runs(&slots) {
+                self.store(session, &mut believed, run).await?;
+            }
             session.well();
-            subscription
-                .acknowledge(&last)
-                .await
-                .map_err(|error| Interruption::Broker(error.into()))?;
+            broker(subscription.acknowledge(&last).await)?;
+        }
+    }
+
+    fn slot(&self, received: Received) -> Slot {
+        let message = received
+            .message
+            .map(|envelope| envelope.into_inbox_message(&self.source));
+        Slot {
+            position: received.position,
+            message,
         }
     }
 
@@ -158,45 +178,44 @@ impl<T: Transport> Receive<T> {
         &self,
         session: &mut Session,
         believed: &mut Option<String>,
-        received: Vec<Received>,
+        run: &[Slot],
     ) -> Result<(), Interruption> {
-        let messages: Vec<_> = received.into_iter().map(|one| self.message(one)).collect();
-        if messages.iter().all(|(_, message)| message.is_ok()) {
-            match self.commit(session, believed, &messages).await {
-                Err(Interruption::Database(error)) if is_refusal(&error) && messages.len() > 1 => {}
-                Err(Interruption::Database(error)) if is_refusal(&error) => {
-                    return self
-                        .refused(session, believed, &messages[0].0, error.into())
-                        .await;
-                }
-                other => return other,
-            }
+        if run.len() > 1 && self.try_store(session, believed, run).await?.is_none() {
+            return Ok(());
         }
-        for one in messages {
-            let result = match one {
-                (position, Err(error)) => Err((position, error)),
-                (position, Ok(message)) => {
-                    let alone = [(position.clone(), Ok(message))];
-                    match self.commit(session, believed, &alone).await {
-                        Err(Interruption::Database(error)) if is_refusal(&error) => {
-                            Err((position, error.into()))
-                        }
-                        other => Ok(other?),
-                    }
-                }
-            };
-            if let Err((position, error)) = result {
-                self.refused(session, believed, &position, error).await?;
+        for one in run.chunks(1) {
+            if let Some(error) = self.try_store(session, believed, one).await? {
+                self.refused(session, believed, &one[0].position, error)
+                    .await?;
             }
         }
         Ok(())
     }
 
-    fn message(&self, received: Received) -> (String, Result<InboxMessage, BoxError>) {
-        let message = received
-            .message
-            .map(|envelope| envelope.into_inbox_message(&self.source));
-        (received.position, message)
+    /// Answers why the content is refused, if it is.
+    async fn try_store(
+        &self,
+        session: &mut Session,
+        believed: &mut Option<String>,
+        run: &[Slot],
+    ) -> Result<Option<BoxError>, Interruption> {
+        let mut messages = Vec::with_capacity(run.len());
+        for slot in run {
+            match &slot.message {
+                Ok(message) => messages.push(message.clone()),
+                Err(error) => return Ok(Some(error.to_string().into())),
+            }
+        }
+        let Some(last) = run.last() else {
+            return Ok(None);
+        };
+        match self
+            .commit(session, believed, &last.position, &messages)
+            .await
+        {
+            Err(Interruption::Database(error)) if is_refusal(&error) => Ok(Some(error.into())),
+            other => other.map(|()| None),
+        }
     }
 
     async fn refused(
@@ -211,27 +230,18 @@ impl<T: Transport> Receive<T> {
         }
         metrics::counter!("postroom_refused", "consumer_id" => self.consumer_id.clone())
             .increment(1);
-        tracing::error!(consumer_id = self.consumer_id, position, %error, "a message cannot be stored; it is skipped");
-        self.commit(session, believed, &[(position.to_owned(), Err(error))])
-            .await
+        tracing::error!(self.consumer_id, position, %error, "a message cannot be stored; it is skipped");
+        self.commit(session, believed, position, &[]).await
     }
 
-    /// Stores the readable messages and moves the position behind the last one, if it is still the
-    /// one believed in.
+    /// Stores messages and moves the position behind them, if it is still the one believed in.
     async fn commit(
         &self,
         session: &mut Session,
         believed: &mut Option<String>,
-        messages: &[(String, Result<InboxMessage, BoxError>)],
+        position: &str,
+        messages: &[InboxMessage],
     ) -> Result<(), Interruption> {
-        let Some((position, _)) = messages.last() else {
-            return Ok(());
-        };
-        let readable: Vec<InboxMessage> = messages
-            .iter()
-            .filter_map(|(_, one)| one.as_ref().ok())
-            .cloned()
-            .collect();
         let client = session.client().await;
         let begin = client
             .build_transaction()
@@ -240,13 +250,14 @@ impl<T: Transport> Receive<T> {
         let transaction = begin.await.map_err(Error::from)?;
         self.advance(&transaction, believed.as_deref(), position)
             .await?;
-        if !readable.is_empty() {
-            self.accept(&transaction, &readable).await?;
+        if !messages.is_empty() {
+            self.accept(&transaction, messages).await?;
         }
         transaction.commit().await.map_err(Error::from)?;
-        *believed = Some(position.clone());
-        metrics::counter!("postroom_received", "consumer_id" => self.consumer_id.clone())
-            .increment(readable.len() as u64);
+        *believed = Some(position.to_owned());
+        let received =
+            metrics::counter!("postroom_received", "consumer_id" => self.consumer_id.clone());
+        received.increment(messages.len() as u64);
         Ok(())
     }
 
@@ -280,6 +291,10 @@ impl<T: Transport> Receive<T> {
         }
         Ok(())
     }
+}
+
+fn broker<T>(answer: Result<T, TransportError>) -> Result<T, Interruption> {
+    answer.map_err(|error| Interruption::Broker(error.into()))
 }
 
 /// The server will never take this content: classes 22 (data) and 54 (limits).

@@ -6,11 +6,14 @@ use std::time::{Duration, SystemTime};
 use tokio_postgres::Client;
 use tokio_postgres::types::Type;
 
-use super::Shared;
 use super::backoff::Backoff;
+use super::{Shared, within};
 use crate::client::Postroom;
 use crate::error::Error;
 use crate::types::column;
+
+/// How long opening a connection may take.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What the server says about time and size; of the session, so after ALTER DATABASE … SET it holds
 /// from the next connection on.
@@ -55,7 +58,7 @@ impl Session {
     /// The connection; waits until there is one. Never gives up.
     pub(crate) async fn client(&mut self) -> &mut Client {
         while self.client.as_ref().is_none_or(Client::is_closed) {
-            match open(&self.shared).await {
+            match within(PATIENCE, open(&self.shared)).await {
                 Ok((client, settings)) => {
                     self.settings = settings;
                     self.client = Some(client);
@@ -74,7 +77,7 @@ impl Session {
 
     /// A call failed: logs it, drops a connection that is of no more use, and pauses.
     pub(crate) async fn recover(&mut self, what: &str, error: &Error) {
-        if error.is_retryable() {
+        if error.is_retryable() || error.is_not_registered() {
             tracing::warn!(%error, "{what} failed; it is tried again");
         } else {
             tracing::error!(%error, "{what} failed; it is tried again");

@@ -71,16 +71,45 @@ impl Cluster {
             conf += &format!("{name} = {value}\n");
         }
         conf += &format!("unix_socket_directories = '{}'\n", dir.display());
-        fs::OpenOptions::new()
-            .append(true)
-            .open(data.join("postgresql.conf"))
-            .and_then(|mut file| file.write_all(conf.as_bytes()))
-            .expect("the copied postgresql.conf can be appended to");
+        append_conf(&dir, &conf);
 
         let keeper = keeper(&bin, &dir);
         let cluster = Cluster { dir, bin, keeper };
         cluster.start_server();
         cluster
+    }
+
+    /// A running standby of this server, as of now.
+    pub fn standby(&self) -> Cluster {
+        let dir = own_dir();
+        check(
+            as_server_user(&self.bin.join("pg_basebackup"))
+                .arg("-D")
+                .arg(dir.join("data"))
+                .arg("-h")
+                .arg(&self.dir)
+                .args([
+                    "-U",
+                    "postgres",
+                    "-R",
+                    "-c",
+                    "fast",
+                    "-X",
+                    "stream",
+                    "--no-sync",
+                ]),
+        );
+        append_conf(
+            &dir,
+            &format!("unix_socket_directories = '{}'\n", dir.display()),
+        );
+        let standby = Cluster {
+            keeper: keeper(&self.bin, &dir),
+            bin: self.bin.clone(),
+            dir,
+        };
+        standby.start_server();
+        standby
     }
 
     /// The directory of the socket: the host to connect to.
@@ -349,6 +378,14 @@ fn default_cache() -> PathBuf {
             PathBuf::from,
         )
         .join("postroom")
+}
+
+fn append_conf(dir: &Path, conf: &str) {
+    fs::OpenOptions::new()
+        .append(true)
+        .open(dir.join("data/postgresql.conf"))
+        .and_then(|mut file| file.write_all(conf.as_bytes()))
+        .expect("the copied postgresql.conf can be appended to");
 }
 
 /// A directory the server's user owns, with a name short enough for a socket.

@@ -18,8 +18,11 @@
 pub mod cluster;
 pub mod database;
 pub mod demo;
+pub mod load;
 pub mod session;
+pub mod worker;
 
 pub use cluster::Cluster;
 pub use database::Database;
 pub use session::{Running, Session};
+pub use worker::Worker;

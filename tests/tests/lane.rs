@@ -1,0 +1,327 @@
+//! Which instance may touch which part of a queue, its share, its handover.
+
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+use postroom_tests::cluster::DEADLINE;
+use postroom_tests::worker::{payloads, receive_sql, send_sql};
+use postroom_tests::{Database, Worker};
+
+/// How many lanes each owner has, unowned ones under an empty name.
+async fn owners(db: &Database) -> HashMap<String, usize> {
+    let rows = db
+        .admin()
+        .rows("SELECT owner, count(*) FROM postroom.lane WHERE queue = 'outbox' GROUP BY 1")
+        .await;
+    rows.iter()
+        .map(|row| {
+            let (owner, count) = row.split_once('|').expect("two columns");
+            (owner.to_string(), count.parse().expect("a count"))
+        })
+        .collect()
+}
+
+/// One message in every lane; their payloads are the lanes.
+const ONE_PER_LANE: &str = "
+    SELECT postroom.send('note', to_jsonb(lane), stream, 'desk')
+      FROM (SELECT DISTINCT ON (lane) lane, stream
+              FROM (SELECT postroom.stream_id_of('k' || n) AS stream,
+                           postroom.lane_of(postroom.partition_of(postroom.stream_id_of('k' || n))) AS lane
+                      FROM generate_series(1, 2000) AS n) AS s
+             ORDER BY lane, stream) AS l";
+
+/// Lets all members claim, completing what they get, until `fair` holds.
+async fn settle(db: &Database, members: &[Worker], fair: impl Fn(&HashMap<String, usize>) -> bool) {
+    let start = Instant::now();
+    loop {
+        for member in members {
+            let items = member.claim().await;
+            member.complete(&items).await;
+        }
+        let now = owners(db).await;
+        if fair(&now) {
+            return;
+        }
+        assert!(start.elapsed() < DEADLINE, "deadline: {now:?}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[tokio::test]
+async fn first_claim_takes_all_lanes() {
+    let db = Database::create().await;
+    let worker = Worker::register(&db).await;
+    assert_eq!(
+        db.admin()
+            .number("SELECT count(*) FROM postroom.lane")
+            .await,
+        0
+    );
+    worker.claim().await;
+    assert_eq!(
+        owners(&db).await,
+        HashMap::from([(worker.instance.clone(), 64)])
+    );
+    db.assert_sound().await;
+}
+
+#[tokio::test]
+async fn concurrent_first_claims_make_the_lanes_once() {
+    let db = Database::create().await;
+    let mut workers = Vec::new();
+    for _ in 0..8 {
+        workers.push(Worker::register(&db).await);
+    }
+    let calls: Vec<_> = workers.iter().map(Worker::start_claim).collect();
+    for call in calls {
+        postroom_tests::session::finish(call).await;
+    }
+    assert_eq!(
+        db.admin()
+            .number("SELECT count(*) FROM postroom.lane")
+            .await,
+        64
+    );
+    settle(&db, &workers, |owners| {
+        owners.len() == 8 && owners.values().all(|count| *count == 8)
+    })
+    .await;
+    db.assert_sound().await;
+}
+
+#[tokio::test]
+async fn joiner_gets_its_share() {
+    let db = Database::create().await;
+    let first = Worker::register(&db).await;
+    first.claim().await;
+    let second = Worker::register(&db).await;
+    let both = [first.clone(), second.clone()];
+    settle(&db, &both, |owners| {
+        owners.values().all(|count| *count == 32) && owners.len() == 2
+    })
+    .await;
+    first.session.run(ONE_PER_LANE).await;
+    let (one, two) = (first.work_off(32).await, second.work_off(32).await);
+    let all: HashSet<&String> = one.iter().chain(&two).collect();
+    assert_eq!(all.len(), 64, "disjoint and complete");
+    db.assert_sound().await;
+}
+
+#[tokio::test]
+async fn lane_with_work_in_flight_stays_with_its_owner() {
+    let db = Database::create().await;
+    let first = Worker::register(&db).await;
+    first.session.run(ONE_PER_LANE).await;
+    let items = first.claim().await;
+    assert_eq!(items.len(), 64);
+    let second = Worker::register(&db).await;
+    for _ in 0..15 {
+        assert_eq!(second.claim().await, []);
+        assert_eq!(first.claim().await, []);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(owners(&db).await.get(&first.instance), Some(&64));
+    // Followers of what is in flight go to nobody but the owner.
+    first.session.run(ONE_PER_LANE).await;
+    assert_eq!(second.claim().await, []);
+    first.complete(&items).await;
+    let mut done = 0;
+    let start = Instant::now();
+    while done < 64 {
+        for worker in [&first, &second] {
+            let items = worker.claim().await;
+            done += worker
+                .complete(&items)
+                .await
+                .iter()
+                .filter(|outcome| *outcome == "applied")
+                .count();
+        }
+        assert!(start.elapsed() < DEADLINE);
+    }
+    settle(&db, &[first, second], |owners| {
+        owners.values().all(|count| *count == 32)
+    })
+    .await;
+    db.assert_sound().await;
+}
+
+#[tokio::test]
+async fn heartbeats_and_flushes_make_no_member() {
+    let db = Database::create().await;
+    let worker = Worker::register(&db).await;
+    let web = Worker::register(&db).await;
+    worker.claim().await;
+    for _ in 0..5 {
+        assert_eq!(web.heartbeat().await, "alive");
+        web.session
+            .run(&format!(
+                "SELECT * FROM postroom.process_work_batch('{}', 'web', claims => '{{}}', new_outbox_messages =>
+                   jsonb_build_array(jsonb_build_object('message_id', postroom.new_id(), 'message_type', 'note', 'payload', 1, 'destination', 'desk')))",
+                web.instance
+            ))
+            .await;
+        tokio::time::sleep(Duration::from_millis(250)).await;
+        let items = worker.claim().await;
+        worker.complete(&items).await;
+    }
+    assert_eq!(
+        owners(&db).await,
+        HashMap::from([(worker.instance.clone(), 64)])
+    );
+    worker.session.run(ONE_PER_LANE).await;
+    assert_eq!(worker.work_off(64).await.len(), 64);
+    db.assert_sound().await;
+}
+
+#[tokio::test]
+async fn instance_that_stopped_claiming_keeps_no_idle_lanes() {
+    // It heartbeats, so nobody evicts it; its claim loop hangs.
+    let db = Database::create_with(&[("postroom.instance_lease", "2s")]).await;
+    let (hung, other) = (Worker::register(&db).await, Worker::register(&db).await);
+    hung.claim().await;
+    db.season(&hung.instance).await;
+    db.season(&other.instance).await;
+    hung.session.run(ONE_PER_LANE).await;
+    db.admin()
+        .run(&format!(
+            "UPDATE postroom.member SET seen_at = clock_timestamp() - interval '1 min' WHERE instance_id = '{}'",
+            hung.instance
+        ))
+        .await;
+    let start = Instant::now();
+    let mut done = 0;
+    while done < 64 {
+        let items = other.claim().await;
+        done += other.complete(&items).await.len();
+        assert!(
+            start.elapsed() < DEADLINE,
+            "{done} of 64, {:?}",
+            owners(&db).await
+        );
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(hung.heartbeat().await, "alive");
+    db.assert_sound().await;
+}
+
+#[tokio::test]
+async fn lapsed_claims_of_an_instance_that_stopped_claiming_are_taken_over() {
+    let db = Database::create_with(&[("postroom.instance_lease", "2s")]).await;
+    let (hung, other) = (Worker::register(&db).await, Worker::register(&db).await);
+    hung.session.run(&send_sql("s", &["1", "2"])).await;
+    let items = hung.claim().await;
+    db.season(&hung.instance).await;
+    db.season(&other.instance).await;
+    db.lapse(&items[0].claim).await;
+    db.admin()
+        .run(&format!(
+            "UPDATE postroom.member SET seen_at = clock_timestamp() - interval '1 min' WHERE instance_id = '{}'",
+            hung.instance
+        ))
+        .await;
+    let first = other.claim_some().await;
+    assert_eq!(payloads(&first)[0], "1");
+    other.complete(&first).await;
+    if first.len() == 1 {
+        assert_eq!(payloads(&other.claim_some().await), ["2"]);
+    }
+    assert_eq!(hung.complete(&items).await, ["stale", "stale"]);
+    db.assert_sound().await;
+}
+
+#[tokio::test]
+async fn consumers_share_their_lanes_apart() {
+    let db = Database::create().await;
+    let (a, b) = (
+        Worker::register_consumer(&db, "a").await,
+        Worker::register_consumer(&db, "b").await,
+    );
+    a.claim().await;
+    b.claim().await;
+    for worker in [&a, &b] {
+        let owned = format!(
+            "SELECT count(*) FROM postroom.lane WHERE owner = '{}' AND queue = 'inbox'",
+            worker.instance
+        );
+        assert_eq!(db.admin().number(&owned).await, 64);
+    }
+    a.session.run(&receive_sql("a", "s", &["1"])).await;
+    assert_eq!(b.claim().await, []);
+    assert_eq!(payloads(&a.claim().await), ["1"]);
+    db.assert_sound().await;
+}
+
+#[tokio::test]
+async fn nobody_holds_none_while_another_holds_two() {
+    let db = Database::create().await;
+    let mut workers = Vec::new();
+    for _ in 0..48 {
+        workers.push(Worker::register(&db).await);
+    }
+    settle(&db, &workers, |owners| {
+        owners.len() == 48 && owners.values().all(|count| (1..=2).contains(count))
+    })
+    .await;
+    db.assert_sound().await;
+}
+
+#[tokio::test]
+async fn claims_of_two_instances_are_disjoint_and_neither_waits() {
+    let db = Database::create().await;
+    let (first, second) = (Worker::register(&db).await, Worker::register(&db).await);
+    settle(&db, &[first.clone(), second.clone()], |owners| {
+        owners.values().all(|count| *count == 32)
+    })
+    .await;
+    first.session.run(ONE_PER_LANE).await;
+    first.session.run("BEGIN").await;
+    let one = first.claim().await;
+    let two = tokio::time::timeout(Duration::from_secs(5), second.claim())
+        .await
+        .expect("no waiting");
+    first.session.run("COMMIT").await;
+    assert_eq!((one.len(), two.len()), (32, 32));
+    let streams: HashSet<_> = one.iter().chain(&two).map(|item| &item.stream).collect();
+    assert_eq!(streams.len(), 64);
+    db.assert_sound().await;
+}
+
+#[tokio::test]
+async fn stream_of_another_owner_is_not_reached_by_skipping() {
+    // Owner A holds k/1 in an open claim; B must not get k/2 behind it.
+    let db = Database::create().await;
+    let (a, b) = (Worker::register(&db).await, Worker::register(&db).await);
+    a.session.run(&send_sql("k", &["1"])).await;
+    a.session.run("BEGIN").await;
+    assert_eq!(a.claim().await.len(), 1);
+    b.session.run(&send_sql("k", &["2"])).await;
+    for _ in 0..3 {
+        assert_eq!(b.claim().await, []);
+    }
+    a.session.run("COMMIT").await;
+    for _ in 0..3 {
+        assert_eq!(b.claim().await, []);
+    }
+    db.assert_sound().await;
+}
+
+#[tokio::test]
+async fn streams_spread_evenly() {
+    let db = Database::create().await;
+    let rows = db
+        .admin()
+        .rows(
+            "SELECT count(*) FROM (SELECT postroom.lane_of(postroom.partition_of(gen_random_uuid())) / 16 AS quarter
+               FROM generate_series(1, 4000)) AS s GROUP BY quarter",
+        )
+        .await;
+    assert_eq!(rows.len(), 4);
+    for row in rows {
+        let count: i32 = row.parse().expect("a count");
+        assert!(
+            (880..=1120).contains(&count),
+            "{count} of 4000 in a quarter of the lanes"
+        );
+    }
+}

@@ -1,0 +1,53 @@
+-- verify() is empty when everything is sound, and says what is not.
+SELECT * FROM postroom.verify();
+BEGIN;
+SELECT postroom.register_instance('desk', 'aaaaaaaa-0000-4000-8000-000000000081');
+SELECT count(*) FROM postroom.claim_outbox('aaaaaaaa-0000-4000-8000-000000000081');
+SELECT outcome FROM postroom.store_outbox_messages('[
+    {"message_id": "bbbbbbbb-0000-4000-8000-000000000801", "stream_id": "cccccccc-0000-4000-8000-000000000801", "message_type": "letter", "payload": 1},
+    {"message_id": "bbbbbbbb-0000-4000-8000-000000000802", "stream_id": "cccccccc-0000-4000-8000-000000000801", "message_type": "letter", "payload": 2}]');
+SELECT count(*) FROM postroom.claim_outbox('aaaaaaaa-0000-4000-8000-000000000081');
+SELECT * FROM postroom.verify();
+
+SAVEPOINT sound;
+INSERT INTO postroom.claim SELECT claim_id + 1000, queue, consumer_id, instance_id, lease_expiry, renewals, solo, lanes, numbers, message_ids FROM postroom.claim;
+SELECT DISTINCT rule FROM postroom.verify() ORDER BY 1;
+ROLLBACK TO sound;
+DELETE FROM postroom.member;
+SELECT DISTINCT rule FROM postroom.verify() ORDER BY 1;
+ROLLBACK TO sound;
+INSERT INTO postroom.aside SELECT 'outbox', '', lane, stream_id, false, sequence_order FROM postroom.outbox;
+SELECT DISTINCT rule FROM postroom.verify() ORDER BY 1;
+ROLLBACK TO sound;
+DELETE FROM postroom.claim;
+UPDATE postroom.lane_low SET low = 9223372036854775807;
+SELECT DISTINCT rule FROM postroom.verify() ORDER BY 1;
+ROLLBACK TO sound;
+UPDATE postroom.outbox SET lane = (lane + 1) % 64;
+SELECT DISTINCT rule FROM postroom.verify() ORDER BY 1;
+ROLLBACK TO sound;
+INSERT INTO postroom.dead_letter SELECT 'outbox', '', message_id, sequence_order, stream_id, partition_number, lane, destination, message_type, payload, metadata, scope,
+       is_event, correlation_id, causation_id, NULL, NULL, NULL, NULL, status, attempts, error, failure_reason, created_at, 'x', clock_timestamp() FROM postroom.outbox;
+SELECT DISTINCT rule FROM postroom.verify() ORDER BY 1;
+ROLLBACK TO sound;
+SELECT count(*) FROM postroom.append_events('cccccccc-0000-4000-8000-000000000802', '[{"event_type": "a", "payload": 1}, {"event_type": "a", "payload": 2}, {"event_type": "a", "payload": 3}]');
+SAVEPOINT appended;
+DELETE FROM postroom.event WHERE version = 2;
+SELECT DISTINCT rule FROM postroom.verify() ORDER BY 1;
+ROLLBACK TO appended;
+UPDATE postroom.event SET version = 9 - version WHERE version <> 2;
+UPDATE postroom.event SET version = 9 - version - 4 WHERE version <> 2;
+UPDATE postroom.event SET version = version + 4 - 4 * (version / 5);
+SELECT DISTINCT rule FROM postroom.verify() ORDER BY 1;
+ROLLBACK TO appended;
+DELETE FROM postroom.event_stream;
+SELECT DISTINCT rule FROM postroom.verify() ORDER BY 1;
+ROLLBACK TO appended;
+SELECT outcome FROM postroom.store_inbox_messages('[{"message_id": "bbbbbbbb-0000-4000-8000-000000000803", "message_type": "letter", "payload": 1}]', 'billing');
+DELETE FROM postroom.inbox_seen;
+SELECT DISTINCT rule FROM postroom.verify() ORDER BY 1;
+ROLLBACK;
+BEGIN;
+ALTER SEQUENCE postroom.claim_id CYCLE;
+SELECT rule, detail FROM postroom.verify();
+ROLLBACK;

@@ -28,6 +28,8 @@ const SETTINGS: &[(&str, &str)] = &[
     // database and SQLSTATE, for assert_sound
     ("log_line_prefix", "'%m [%p] %d %e '"),
     ("timezone", "'UTC'"),
+    // A test that would wait for ever fails instead
+    ("statement_timeout", "'60s'"),
 ];
 
 const FAST: &[(&str, &str)] = &[

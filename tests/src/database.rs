@@ -196,9 +196,9 @@ impl Database {
                 "UPDATE postroom.hold SET due = clock_timestamp() - interval '1 s'
                   WHERE due > clock_timestamp() AND due <> 'infinity';
                  UPDATE postroom.outbox SET scheduled_for = clock_timestamp() - interval '1 s'
-                  WHERE lane IS NULL AND scheduled_for > clock_timestamp();
+                  WHERE scheduled_for > clock_timestamp();
                  UPDATE postroom.inbox SET scheduled_for = clock_timestamp() - interval '1 s'
-                  WHERE lane IS NULL AND scheduled_for > clock_timestamp()",
+                  WHERE scheduled_for > clock_timestamp()",
             )
             .await;
     }

@@ -194,6 +194,7 @@ impl Worker {
 
     /// `fields` as `"error": "boom", "failure_reason": 1`.
     pub async fn fail_with(&self, item: &Item, fields: &str) -> String {
+        let fields = fields.replace('\'', "''");
         self.session
             .value(&format!(
                 "SELECT outcome FROM postroom.fail_{}({}, '[{{\"message_id\": \"{}\", {fields}}}]')",
@@ -309,4 +310,15 @@ pub fn receive_sql(consumer: &str, stream: &str, labels: &[&str]) -> String {
         "SELECT outcome FROM postroom.store_inbox_messages(jsonb_build_array({}), '{consumer}')",
         messages.join(", ")
     )
+}
+
+/// No outcome is `applied`: the report came too late, or for nothing.
+#[track_caller]
+pub fn assert_refused(outcomes: &[String]) {
+    assert!(
+        outcomes
+            .iter()
+            .all(|outcome| outcome == "stale" || outcome == "unknown"),
+        "{outcomes:?}"
+    );
 }

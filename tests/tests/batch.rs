@@ -177,10 +177,11 @@ async fn everything_in_one_call_is_applied() {
         [(A.into(), "stored".into()), (B.into(), "new".into())]
     );
     assert_eq!(of_kind(&rows, "renew").len(), 1);
-    let work: Vec<&str> = of_kind(&rows, "work")
+    let mut work: Vec<&str> = of_kind(&rows, "work")
         .iter()
         .map(|row| row[2].as_str())
         .collect();
+    work.sort_unstable();
     assert_eq!(work, [A, B]);
     let row = "SELECT attempts, error, failure_reason FROM postroom.outbox WHERE attempts > 0";
     assert_eq!(session.value(row).await, "1|boom|2");

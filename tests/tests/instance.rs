@@ -217,6 +217,7 @@ async fn owner_with_an_open_claim_is_not_taken_over() {
     // find no claim to reap, and the messages would never come back.
     let db = Database::create_with(SHORT).await;
     let (owner, heir) = (Worker::register(&db).await, Worker::register(&db).await);
+    owner.claim().await;
     owner.session.run(&send_sql("s", &["1", "2"])).await;
     owner.session.run("BEGIN").await;
     assert_eq!(owner.claim().await.len(), 2);
@@ -390,6 +391,7 @@ async fn paused_machine_keeps_its_fleet() {
 async fn client_that_stops_reading_is_ended_and_its_work_goes_on() {
     let db = Database::create_with(SHORT).await;
     let (deaf, heir) = (Worker::register(&db).await, Worker::register(&db).await);
+    deaf.claim().await;
     deaf.session
         .run(
             "SELECT postroom.send('note', to_jsonb(n || repeat(md5(n::text), 6000)), postroom.stream_id_of('s' || n), 'desk')

@@ -292,6 +292,14 @@ async fn stream_of_another_owner_is_not_reached_by_skipping() {
     // Owner A holds k/1 in an open claim; B must not get k/2 behind it.
     let db = Database::create().await;
     let (a, b) = (Worker::register(&db).await, Worker::register(&db).await);
+    settle(&db, &[a.clone(), b.clone()], |owners| {
+        owners.values().all(|count| *count == 32)
+    })
+    .await;
+    let owner = "SELECT owner FROM postroom.lane
+        WHERE lane = postroom.lane_of(postroom.partition_of(postroom.stream_id_of('k')))";
+    let owner = db.admin().value(owner).await;
+    let (a, b) = if owner == a.instance { (a, b) } else { (b, a) };
     a.session.run(&send_sql("k", &["1"])).await;
     a.session.run("BEGIN").await;
     assert_eq!(a.claim().await.len(), 1);

@@ -100,12 +100,8 @@ async fn two_sessions_storing_one_id_store_it_once() {
     );
     for (end, outcome) in [("COMMIT", "duplicate"), ("ROLLBACK", "stored")] {
         let (first, second) = (db.session().await, db.session().await);
-        first
-            .run(&format!(
-                "DELETE FROM postroom.outbox; BEGIN; {}",
-                store(&message)
-            ))
-            .await;
+        first.run("DELETE FROM postroom.outbox").await;
+        first.run(&format!("BEGIN; {}", store(&message))).await;
         let waiting = second.start(&store(&message));
         db.wait_blocked_by(&second, &first).await;
         first.run(end).await;

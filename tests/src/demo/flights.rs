@@ -7,7 +7,8 @@ use std::path::Path;
 
 use csv::{ByteRecord, ReaderBuilder};
 
-use super::record::parse;
+use super::Outcome;
+use super::record::{COLUMNS, parse};
 
 /// How a flight ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,12 +68,23 @@ impl fmt::Display for Broken {
 }
 
 /// Reads a whole file: its flights in order, and its broken lines.
-pub fn read(path: &Path) -> Result<(Vec<Flight>, Vec<Broken>), csv::Error> {
+pub fn read(path: &Path) -> Outcome<(Vec<Flight>, Vec<Broken>)> {
     // Quotes mean nothing in this file; taken for quotes, a stray one would swallow the lines after it.
     let mut reader = ReaderBuilder::new()
         .flexible(true)
         .quoting(false)
         .from_reader(File::open(path)?);
+    if reader
+        .byte_headers()?
+        .iter()
+        .ne(COLUMNS.iter().map(|name| name.as_bytes()))
+    {
+        return Err(format!(
+            "the first line does not name the columns {}",
+            COLUMNS.join(",")
+        )
+        .into());
+    }
     let mut flights = Vec::new();
     let mut broken = Vec::new();
     let mut record = ByteRecord::new();
@@ -143,6 +155,14 @@ mod tests {
         let (flights, _) = read_text(&[HEADER, ARRIVED, CANCELLED]);
         assert_eq!(flights[0].stream_key(), "N619AA");
         assert_eq!(flights[1].stream_key(), "AA 133 2013-01-02T20:00:00Z");
+    }
+
+    #[test]
+    fn other_columns_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("flights.csv");
+        std::fs::write(&path, HEADER.replace("year,month", "month,year")).unwrap();
+        assert!(read(&path).is_err());
     }
 
     #[test]

@@ -1,31 +1,32 @@
 //! One record of the flights file: every column has a form, and what misses it is named.
 
+use std::fmt;
+
 use csv::ByteRecord;
 
 use super::flights::{Ending, Flight};
 
 /// Columns of the file, in its order.
-const COLUMNS: [&str; 19] = [
-    "year",
-    "month",
-    "day",
-    "dep_time",
-    "sched_dep_time",
-    "dep_delay",
-    "arr_time",
-    "sched_arr_time",
-    "arr_delay",
-    "carrier",
-    "flight",
-    "tailnum",
-    "origin",
-    "dest",
-    "air_time",
-    "distance",
-    "hour",
-    "minute",
-    "time_hour",
+#[derive(Debug, Clone, Copy)]
+#[rustfmt::skip]
+enum Column {
+    Year, Month, Day, DepTime, SchedDepTime, DepDelay, ArrTime, SchedArrTime, ArrDelay, Carrier,
+    Flight, Tailnum, Origin, Dest, AirTime, Distance, Hour, Minute, TimeHour,
+}
+
+/// As the first line of the file names them.
+#[rustfmt::skip]
+pub const COLUMNS: [&str; 19] = [
+    "year", "month", "day", "dep_time", "sched_dep_time", "dep_delay", "arr_time", "sched_arr_time",
+    "arr_delay", "carrier", "flight", "tailnum", "origin", "dest", "air_time", "distance", "hour",
+    "minute", "time_hour",
 ];
+
+impl fmt::Display for Column {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(COLUMNS[*self as usize])
+    }
+}
 
 /// A flight, or the first reason why the record is none.
 pub fn parse(record: &ByteRecord) -> Result<Flight, String> {
@@ -37,38 +38,33 @@ pub fn parse(record: &ByteRecord) -> Result<Flight, String> {
         ));
     }
     let row = Row(record);
-    let scheduled = row.clock("sched_dep_time")?;
-    row.clock("sched_arr_time")?;
-    row.optional("tailnum")?;
+    let scheduled = row.clock(Column::SchedDepTime)?;
+    row.rest()?;
     Ok(Flight {
-        time_hour: row.hour("time_hour")?,
+        time_hour: row.hour(Column::TimeHour)?,
         scheduled,
-        carrier: row.code("carrier", 2)?,
-        number: row.number("flight")?,
+        carrier: row.code(Column::Carrier, 2)?,
+        number: row.number(Column::Flight)?,
         day: row.day()?,
-        tail: row.optional("tailnum")?.map(str::to_owned),
-        origin: row.code("origin", 3)?,
-        destination: row.code("dest", 3)?,
-        distance: row.number("distance")?,
+        tail: row.optional(Column::Tailnum)?.map(str::to_owned),
+        origin: row.code(Column::Origin, 3)?,
+        destination: row.code(Column::Dest, 3)?,
+        distance: row.number(Column::Distance)?,
         ending: row.ending()?,
     })
 }
 
-/// One record, read by column name.
+/// One record, read by column.
 struct Row<'a>(&'a ByteRecord);
 
 impl<'a> Row<'a> {
-    fn text(&self, column: &str) -> Result<&'a str, String> {
-        let at = COLUMNS
-            .iter()
-            .position(|name| *name == column)
-            .unwrap_or(COLUMNS.len());
-        let bytes = self.0.get(at).unwrap_or_default();
+    fn text(&self, column: Column) -> Result<&'a str, String> {
+        let bytes = self.0.get(column as usize).unwrap_or_default();
         std::str::from_utf8(bytes).map_err(|error| format!("{column} is not UTF-8: {error}"))
     }
 
     /// `NA` is how the file says that there is no value.
-    fn optional(&self, column: &str) -> Result<Option<&'a str>, String> {
+    fn optional(&self, column: Column) -> Result<Option<&'a str>, String> {
         match self.text(column)? {
             "" => Err(format!("{column} is empty")),
             "NA" => Ok(None),
@@ -76,24 +72,24 @@ impl<'a> Row<'a> {
         }
     }
 
-    fn required(&self, column: &str) -> Result<&'a str, String> {
+    fn required(&self, column: Column) -> Result<&'a str, String> {
         self.optional(column)?
             .ok_or_else(|| format!("{column} is missing"))
     }
 
-    fn number<N: std::str::FromStr>(&self, column: &str) -> Result<N, String> {
+    fn number<N: std::str::FromStr>(&self, column: Column) -> Result<N, String> {
         let text = self.required(column)?;
         text.parse()
             .map_err(|_| format!("{column} is no number of its kind: {text:?}"))
     }
 
-    fn optional_number(&self, column: &str) -> Result<Option<i32>, String> {
+    fn optional_number(&self, column: Column) -> Result<Option<i32>, String> {
         self.optional(column)?
             .map(|_| self.number(column))
             .transpose()
     }
 
-    fn code(&self, column: &str, length: usize) -> Result<String, String> {
+    fn code(&self, column: Column, length: usize) -> Result<String, String> {
         let text = self.required(column)?;
         let sound = text.len() == length
             && text
@@ -106,8 +102,16 @@ impl<'a> Row<'a> {
         }
     }
 
+    /// What no event carries must be readable all the same.
+    fn rest(&self) -> Result<(), String> {
+        self.clock(Column::SchedArrTime)?;
+        self.optional_number(Column::ArrTime)?;
+        self.number::<u8>(Column::Hour)?;
+        self.number::<u8>(Column::Minute).map(drop)
+    }
+
     /// A time of day as hours × 100 + minutes.
-    fn clock(&self, column: &str) -> Result<u16, String> {
+    fn clock(&self, column: Column) -> Result<u16, String> {
         let clock: u16 = self.number(column)?;
         if clock <= 2400 && clock % 100 < 60 {
             Ok(clock)
@@ -118,9 +122,9 @@ impl<'a> Row<'a> {
 
     fn day(&self) -> Result<String, String> {
         let (year, month, day) = (
-            self.number("year")?,
-            self.number("month")?,
-            self.number("day")?,
+            self.number(Column::Year)?,
+            self.number(Column::Month)?,
+            self.number(Column::Day)?,
         );
         if (1..=days_of(year, month)).contains(&day) {
             return Ok(format!("{year:04}-{month:02}-{day:02}"));
@@ -129,7 +133,7 @@ impl<'a> Row<'a> {
     }
 
     /// `2013-01-01T10:00:00Z`, kept as text: it sorts by time.
-    fn hour(&self, column: &str) -> Result<String, String> {
+    fn hour(&self, column: Column) -> Result<String, String> {
         let text = self.required(column)?;
         let form = "dddd-dd-ddTdd:00:00Z";
         let fits = text.len() == form.len()
@@ -148,10 +152,10 @@ impl<'a> Row<'a> {
     }
 
     fn ending(&self) -> Result<Ending, String> {
-        let departed = self.optional_number("dep_time")?;
-        let departure_delay = self.optional_number("dep_delay")?;
-        let arrival_delay = self.optional_number("arr_delay")?;
-        let air_time = self.optional_number("air_time")?;
+        let departed = self.optional_number(Column::DepTime)?;
+        let departure_delay = self.optional_number(Column::DepDelay)?;
+        let arrival_delay = self.optional_number(Column::ArrDelay)?;
+        let air_time = self.optional_number(Column::AirTime)?;
         match (departed, departure_delay, arrival_delay, air_time) {
             (None, None, None, None) => Ok(Ending::Cancelled),
             (None, ..) => Err("delay or air time of a flight that never departed".to_owned()),

@@ -136,8 +136,7 @@ impl<'a> Run<'a> {
     async fn kill_one(&mut self, seen: &mut Seen) -> Outcome<f64> {
         let worker = self.workers.remove(0);
         let (number, pid) = (worker.number, worker.pid);
-        let publishes = matches!(self.broker, Broker::Nats(..));
-        watch::in_the_middle(&self.db, pid, publishes).await?;
+        watch::stop_in_the_middle(&self.db, pid).await?;
         worker.kill().await?;
         let killed = watch::since_the_first_event(&self.db).await?;
         watch::sessions_over(&self.db, &name(number)).await?;

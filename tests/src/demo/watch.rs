@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use tokio::time::sleep;
 use tokio_postgres::Client;
 
@@ -12,6 +13,7 @@ use super::children::Worker;
 use super::progress::Progress;
 use super::starts::AllStarts;
 use super::store::Pace;
+use crate::cluster::signal;
 
 const LOOK: Duration = Duration::from_millis(200);
 const MOMENT: Duration = Duration::from_secs(2);
@@ -109,16 +111,25 @@ async fn state(db: &Client) -> Outcome<String> {
     Ok(state)
 }
 
-/// Waits, not for long, for a moment at which a process holds work of each queue it works on.
-pub async fn in_the_middle(db: &Client, pid: i32, publishes: bool) -> Outcome<()> {
+/// Stops a process in the middle of its work: with messages in its claims, of both queues if that
+/// can be had soon. Whoever is stopped here has no chance to do anything before the kill.
+pub async fn stop_in_the_middle(db: &Client, pid: i32) -> Outcome<()> {
     let start = Instant::now();
-    while start.elapsed() < MOMENT {
+    loop {
+        signal(pid, Signal::STOP);
         let (outbox, inbox) = in_claims(db, pid).await?;
-        if inbox > 0 && (outbox > 0 || !publishes) {
-            break;
+        let early = start.elapsed() < MOMENT / 8;
+        let content = if early {
+            outbox.min(inbox)
+        } else {
+            outbox + inbox
+        };
+        if content > 0 || start.elapsed() > MOMENT {
+            return Ok(());
         }
+        signal(pid, Signal::CONT);
+        sleep(Duration::from_millis(2)).await;
     }
-    Ok(())
 }
 
 /// Messages that the claims of a process name and that still exist, in outbox and inbox.

@@ -117,8 +117,9 @@ async fn producer(world: Arc<World>, seed: u64) {
         if random.u8(..10) == 0 {
             session.run("ROLLBACK").await;
         } else {
-            session.run("COMMIT").await;
+            // Before the commit: afterwards it may be delivered at once.
             world.book().alone.extend(alone);
+            session.run("COMMIT").await;
         }
         if random.bool() {
             tokio::time::sleep(Duration::from_millis(random.u64(..40))).await;

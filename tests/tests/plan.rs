@@ -158,32 +158,29 @@ async fn idle_poll_writes_nothing() {
     db.assert_sound().await;
 }
 
-#[tokio::test]
-async fn claim_is_flat_in_waiting_streams() {
-    let db = database().await;
-    let worker = Worker::register(&db).await;
-    plan_on_empty(&worker).await;
-    fill(&worker.session, 1_000, 250).await;
-    let small = claim_and_complete(&worker).await;
-    // 20,000 streams that failed and wait, as fail and claim would have left them.
-    db.admin()
-        .run(
-            "SELECT count(*) FROM postroom.store_outbox_messages((
-                SELECT jsonb_agg(jsonb_build_object('message_type', 'note', 'destination', 'desk', 'payload', 1,
-                         'stream_id', postroom.stream_id_of('held' || n)) ORDER BY n)
-                  FROM generate_series(1, 10000) AS n));
-             SELECT count(*) FROM postroom.store_outbox_messages((
-                SELECT jsonb_agg(jsonb_build_object('message_type', 'note', 'destination', 'desk', 'payload', 1,
-                         'stream_id', postroom.stream_id_of('held' || n)) ORDER BY n)
-                  FROM generate_series(10001, 20000) AS n))",
-        )
-        .await;
-    // The claim puts them aside by itself once they are held.
+/// Streams that failed and wait for an hour, from one number to another; the claims put their
+/// messages aside by themselves.
+async fn make_wait(worker: &Worker, db: &Database, from: i64, to: i64) {
+    let mut first = from;
+    while first < to {
+        let last = to.min(first + 10_000);
+        worker
+            .session
+            .run(&format!(
+                "SELECT count(*) FROM postroom.store_outbox_messages((
+                    SELECT jsonb_agg(jsonb_build_object('message_type', 'note', 'destination', 'desk', 'payload', 1,
+                             'stream_id', postroom.stream_id_of('held' || n)) ORDER BY n)
+                      FROM generate_series({first}, {last} - 1) AS n))"
+            ))
+            .await;
+        first = last;
+    }
     db.admin()
         .run(
             "INSERT INTO postroom.hold (queue, consumer_id, lane, stream_id, streamless, due, reason)
              SELECT 'outbox', '', o.lane, o.stream_id, false, clock_timestamp() + interval '1 hour', 'failed'
-               FROM postroom.outbox o WHERE o.payload = '1'",
+               FROM postroom.outbox o WHERE o.payload = '1'
+                 ON CONFLICT DO NOTHING",
         )
         .await;
     fill(&worker.session, 1_000, 250).await;
@@ -192,18 +189,29 @@ async fn claim_is_flat_in_waiting_streams() {
         .admin()
         .number("SELECT count(*) FROM postroom.aside")
         .await
-        < 20_000
+        < to
     {
-        let items = worker.claim_with("max_messages => 1").await;
+        let items = worker.claim().await;
         worker.complete(&items).await;
         rounds += 1;
         assert!(
-            rounds < 500,
+            rounds < 100,
             "the waiting streams are passed in bounded steps"
         );
     }
+    fill(&worker.session, 1_000, 250).await;
+}
+
+#[tokio::test]
+async fn claim_is_flat_in_waiting_streams() {
+    let db = database().await;
+    let worker = Worker::register(&db).await;
+    plan_on_empty(&worker).await;
+    make_wait(&worker, &db, 0, 100).await;
+    let small = claim_and_complete(&worker).await;
+    make_wait(&worker, &db, 100, 20_000).await;
     let large = claim_and_complete(&worker).await;
-    assert_flat("claim", small.0, large.0, 3_000);
+    assert_flat("claim", small.0, large.0, 4_000);
     db.assert_sound().await;
 }
 
@@ -236,7 +244,7 @@ async fn claim_is_flat_behind_a_long_queue_of_one_busy_stream() {
     let mut calls = 0;
     loop {
         let call = cost_of_one_call(&worker, "NULL").await;
-        assert!(call.buffers < 60_000, "one call is bounded: {call:?}");
+        assert!(call.buffers < 120_000, "one call is bounded: {call:?}");
         calls += 1;
         assert!(calls < 50, "the innocent is never reached");
         let reached =

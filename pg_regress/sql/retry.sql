@@ -19,6 +19,7 @@ SELECT * FROM postroom.claim_outbox('aaaaaaaa-0000-4000-8000-000000000041');
 
 -- Due: in order, from the failed one on.
 UPDATE postroom.hold SET due = clock_timestamp() - interval '1 s';
+UPDATE postroom.outbox SET scheduled_for = clock_timestamp() - interval '1 s' WHERE scheduled_for IS NOT NULL;
 CREATE TEMP TABLE claimed AS SELECT * FROM postroom.claim_outbox('aaaaaaaa-0000-4000-8000-000000000041');
 SELECT message_id, attempt FROM claimed ORDER BY sequence_order;
 SELECT claim_id FROM claimed LIMIT 1 \gset
@@ -26,7 +27,7 @@ SELECT claim_id FROM claimed LIMIT 1 \gset
 -- The last attempt.
 SELECT * FROM postroom.fail_outbox(:claim_id, '[{"message_id": "bbbbbbbb-0000-4000-8000-000000000401", "error": "again", "failure_reason": 4}]');
 SELECT queue, consumer_id, message_id, stream_id, message_type, payload, status, attempts, error, failure_reason, reason FROM postroom.dead_letter;
-UPDATE postroom.hold SET due = clock_timestamp() - interval '1 s';
+-- It is buried at once, and its stream goes on.
 SELECT message_id, attempt FROM postroom.claim_outbox('aaaaaaaa-0000-4000-8000-000000000041') ORDER BY sequence_order;
 SELECT * FROM postroom.verify();
 ROLLBACK;

@@ -1,6 +1,7 @@
 -- What users may rely on. A change here is a change of the contract.
 \pset format unaligned
 \pset tuples_only on
+SET client_min_messages = warning;
 
 -- Functions: name(arguments) -> result; volatility, parallel safety, strictness, security, settings.
 SELECT p.proname || '(' || pg_get_function_arguments(p.oid) || ')' || E'\n    -> ' || pg_get_function_result(p.oid) || E'\n    '
@@ -15,7 +16,7 @@ SELECT p.proname || '(' || pg_get_function_arguments(p.oid) || ')' || E'\n    ->
  ORDER BY p.proname COLLATE "C", pg_get_function_arguments(p.oid) COLLATE "C";
 
 -- Tables and views: their columns in order.
-SELECT c.relkind || ' ' || c.relname || ': ' || string_agg(a.attname || ' ' || format_type(a.atttypid, a.atttypmod) || CASE WHEN a.attnotnull THEN '!' ELSE '' END, ', ' ORDER BY a.attnum)
+SELECT c.relkind::text || ' ' || c.relname || ': ' || string_agg(a.attname || ' ' || format_type(a.atttypid, a.atttypmod) || CASE WHEN a.attnotnull THEN '!' ELSE '' END, ', ' ORDER BY a.attnum)
   FROM pg_class c
   JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
  WHERE c.relnamespace = 'postroom'::regnamespace AND c.relkind IN ('r', 'v', 'S')
@@ -29,6 +30,7 @@ SELECT 'i ' || i.relname || ' on ' || t.relname || CASE WHEN x.indisunique THEN 
  ORDER BY i.relname COLLATE "C";
 
 -- Settings and their defaults.
+SELECT postroom.version() IS NOT NULL;
 SELECT name || ' = ' || boot_val || COALESCE(' ' || unit, '') || ' (' || context || ')'
   FROM pg_settings WHERE name LIKE 'postroom.%' ORDER BY name COLLATE "C";
 

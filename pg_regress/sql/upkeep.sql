@@ -26,25 +26,26 @@ ROLLBACK TO sound;
 UPDATE postroom.outbox SET lane = (lane + 1) % 64;
 SELECT DISTINCT rule FROM postroom.verify() ORDER BY 1;
 ROLLBACK TO sound;
-INSERT INTO postroom.dead_letter SELECT 'outbox', '', message_id, sequence_order, stream_id, partition_number, lane, destination, message_type, payload, metadata, scope,
-       is_event, correlation_id, causation_id, NULL, NULL, NULL, NULL, status, attempts, error, failure_reason, created_at, 'x', clock_timestamp() FROM postroom.outbox;
-SELECT DISTINCT rule FROM postroom.verify() ORDER BY 1;
-ROLLBACK TO sound;
 SELECT count(*) FROM postroom.append_events('cccccccc-0000-4000-8000-000000000802', '[{"event_type": "a", "payload": 1}, {"event_type": "a", "payload": 2}, {"event_type": "a", "payload": 3}]');
 SAVEPOINT appended;
 DELETE FROM postroom.event WHERE version = 2;
 SELECT DISTINCT rule FROM postroom.verify() ORDER BY 1;
 ROLLBACK TO appended;
-UPDATE postroom.event SET version = 9 - version WHERE version <> 2;
-UPDATE postroom.event SET version = 9 - version - 4 WHERE version <> 2;
-UPDATE postroom.event SET version = version + 4 - 4 * (version / 5);
+UPDATE postroom.event SET position = position + 100 WHERE version = 1;
 SELECT DISTINCT rule FROM postroom.verify() ORDER BY 1;
 ROLLBACK TO appended;
 DELETE FROM postroom.event_stream;
 SELECT DISTINCT rule FROM postroom.verify() ORDER BY 1;
 ROLLBACK TO appended;
 SELECT outcome FROM postroom.store_inbox_messages('[{"message_id": "bbbbbbbb-0000-4000-8000-000000000803", "message_type": "letter", "payload": 1}]', 'billing');
+SAVEPOINT received;
 DELETE FROM postroom.inbox_seen;
+SELECT DISTINCT rule FROM postroom.verify() ORDER BY 1;
+ROLLBACK TO received;
+INSERT INTO postroom.dead_letter
+       (queue, consumer_id, message_id, sequence_order, partition_number, message_type, payload, is_event, status, attempts, created_at, reason, buried_at)
+SELECT 'inbox', consumer_id, message_id, sequence_order, partition_number, message_type, payload, is_event, status, attempts, received_at, 'x', received_at
+  FROM postroom.inbox;
 SELECT DISTINCT rule FROM postroom.verify() ORDER BY 1;
 ROLLBACK;
 BEGIN;

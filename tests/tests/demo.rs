@@ -5,10 +5,18 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use postroom_tests::cluster::signal;
 use rustix::process::Signal;
 use serde_json::Value;
+
+/// Each run is a server, a broker and three workers with a lease of five seconds.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn demo(broker: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_demo"));
@@ -21,6 +29,7 @@ fn demo(broker: &str) -> Command {
 }
 
 fn assert_sound(broker: &str) {
+    let _alone = alone();
     let output = demo(broker).output().expect("the demo runs");
     let said = format!(
         "{}{}",
@@ -66,6 +75,7 @@ fn every_event_arrives_once_and_in_order_in_process() {
 
 #[test]
 fn an_interrupt_leaves_nothing_behind() {
+    let _alone = alone();
     for (sent, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let dir = tempfile::tempdir().expect("a directory for temporary files");
         // The server runs as another user where the test runs as root.

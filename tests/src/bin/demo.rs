@@ -2,6 +2,7 @@
 
 use std::env;
 use std::error::Error;
+use std::io::{Write, stderr};
 use std::process::ExitCode;
 
 use postroom_tests::demo::Outcome;
@@ -31,9 +32,18 @@ async fn demo(arguments: &[String]) -> Outcome<ExitCode> {
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {
         sound = run::run(&options) => Ok(if sound? { ExitCode::SUCCESS } else { ExitCode::FAILURE }),
-        _ = interrupt.recv() => Ok(ExitCode::from(130)),
-        _ = terminate.recv() => Ok(ExitCode::from(143)),
+        _ = interrupt.recv() => Ok(stopped(130)),
+        _ = terminate.recv() => Ok(stopped(143)),
     }
+}
+
+/// As a shell reports a program that a signal ended. Whoever read the output may have gone first.
+fn stopped(code: u8) -> ExitCode {
+    let _ = writeln!(
+        stderr(),
+        "interrupted: workers, broker and server are stopped"
+    );
+    ExitCode::from(code)
 }
 
 /// The error and its causes: the database's own words are in a cause.

@@ -28,8 +28,19 @@
 //! store in one transaction may deadlock with another such transaction (40P01): one call per
 //! transaction is the safe form, else repeat the transaction when [`Error::is_retryable`] says so.
 //!
-//! Errors are asked by SQLSTATE, never by text: see [`Error`]. Spans and logs go to `tracing`, counters
-//! named `postroom_…` to `metrics`.
+//! Errors are asked by SQLSTATE, never by text: see [`Error`]. Spans and logs go to `tracing`, with the
+//! W3C trace context of the message as fields. Counters go to `metrics`:
+//!
+//! | counter | label | counts |
+//! |---|---|---|
+//! | `postroom_claimed` | queue | messages claimed |
+//! | `postroom_reports` | queue, report | messages reported completed, failed or released |
+//! | `postroom_late_reports` | queue, report | reports that came too late, or twice |
+//! | `postroom_handled` | consumer_id | messages handled |
+//! | `postroom_received` | consumer_id | messages taken from a broker |
+//! | `postroom_refused` | consumer_id | messages of a broker that cannot be stored |
+//! | `postroom_evictions` | | how often this process was presumed gone |
+//! | `postroom_connect_failures` | | connections that could not be opened |
 #![warn(missing_docs)]
 
 pub mod client;

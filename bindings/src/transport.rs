@@ -110,11 +110,14 @@ impl Trace {
 
 /// Why a transport could not do it.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum TransportError {
     /// It is not there at present: the message is given back without an attempt.
     NotReady(BoxError),
     /// It will never take this message: an attempt, with reason `ValidationError`.
     Refused(BoxError),
+    /// The message is larger than it takes: an attempt, with reason `MessageBodyTooLarge`.
+    TooLarge(BoxError),
     /// It failed: an attempt, with reason `TransportException`.
     Failed(BoxError),
 }
@@ -124,6 +127,9 @@ impl fmt::Display for TransportError {
         match self {
             Self::NotReady(error) => write!(f, "the transport is not ready: {error}"),
             Self::Refused(error) => write!(f, "the transport refused the message: {error}"),
+            Self::TooLarge(error) => {
+                write!(f, "the message is too large for the transport: {error}")
+            }
             Self::Failed(error) => write!(f, "the transport failed: {error}"),
         }
     }
@@ -132,7 +138,10 @@ impl fmt::Display for TransportError {
 impl std::error::Error for TransportError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::NotReady(error) | Self::Refused(error) | Self::Failed(error) => Some(&**error),
+            Self::NotReady(error)
+            | Self::Refused(error)
+            | Self::TooLarge(error)
+            | Self::Failed(error) => Some(&**error),
         }
     }
 }

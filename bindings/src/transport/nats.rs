@@ -92,7 +92,7 @@ impl Transport for Nats {
             .await
             .map(drop)
             .map_err(|error| match error.kind() {
-                PublishErrorKind::MaxPayloadExceeded => TransportError::Refused(error.into()),
+                PublishErrorKind::MaxPayloadExceeded => TransportError::TooLarge(error.into()),
                 _ => self.failed(error),
             })
     }

@@ -108,7 +108,7 @@ impl<H: Handler> Handle<H> {
         held: &Held,
     ) -> Result<(), Trouble> {
         // Waiting for the database is nobody's attempt.
-        if held.until_deadline(session.client()).await.is_none() {
+        if held.until_deadline(session.connected()).await != Some(true) {
             return Err(Trouble::Stale);
         }
         let backend = AtomicI32::new(0);

@@ -15,6 +15,9 @@ pub trait Handler: Send + Sync + 'static {
     /// Applies the message within the transaction, which completes it too: everything written here
     /// happens once, or not at all. After an error, or a lost connection, the transaction is rolled
     /// back. Effects elsewhere may happen more than once.
+    ///
+    /// Behind a transaction pooler use the `…_typed` methods of the transaction: others prepare
+    /// named statements, which old poolers mix up.
     fn handle(
         &self,
         work: &InboxWork,

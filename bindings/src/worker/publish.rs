@@ -68,10 +68,7 @@ impl<T: Transport> Queue for Publish<T> {
                 held.give_up();
                 return Outcome::Stopped;
             }
-            Some(Ok(Err(error @ TransportError::Refused(_)))) => {
-                (FailureReason::ValidationError, error.to_string())
-            }
-            Some(Ok(Err(error))) => (FailureReason::TransportException, error.to_string()),
+            Some(Ok(Err(error))) => (reason(&error), error.to_string()),
             Some(Err(panic)) => (
                 FailureReason::TransportException,
                 format!("panic: {}", panic_text(&*panic)),
@@ -82,5 +79,14 @@ impl<T: Transport> Queue for Publish<T> {
             ),
         };
         Outcome::Failed(Failure::new(work.message_id, reason, error))
+    }
+}
+
+fn reason(error: &TransportError) -> FailureReason {
+    match error {
+        TransportError::NotReady(_) => FailureReason::TransportNotReady,
+        TransportError::Refused(_) => FailureReason::ValidationError,
+        TransportError::TooLarge(_) => FailureReason::MessageBodyTooLarge,
+        TransportError::Failed(_) => FailureReason::TransportException,
     }
 }

@@ -7,7 +7,7 @@ use tokio_postgres::Client;
 use tokio_postgres::types::Type;
 
 use super::backoff::Backoff;
-use super::{Shared, within};
+use super::{Shared, wait_until_true, within};
 use crate::client::Postroom;
 use crate::error::Error;
 use crate::types::column;
@@ -73,6 +73,16 @@ impl Session {
         }
         // The loop ends with a connection only.
         self.client.as_mut().unwrap_or_else(|| unreachable!())
+    }
+
+    /// Waits for a connection, but not when the worker stops.
+    pub(crate) async fn connected(&mut self) -> bool {
+        let mut stop = self.shared.stop.clone();
+        tokio::select! {
+            biased;
+            _ = self.client() => true,
+            () = wait_until_true(&mut stop) => false,
+        }
     }
 
     /// A call failed: logs it, drops a connection that is of no more use, and pauses.

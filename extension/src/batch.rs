@@ -5,6 +5,7 @@ mod line;
 
 use crate::claim::report;
 use crate::claim::{self, Granted, Request};
+use crate::config;
 use crate::datum::{Instant, Json, Table};
 use crate::envelope;
 use crate::error::{Error, Result, Rows, required, required_id, required_text};
@@ -249,6 +250,7 @@ fn process_work_batch(
     process_id: Option<i32>,
     metadata: Option<Json>,
 ) -> Rows<LineRow> {
+    plan::bound_idle_time(config::lease_micros());
     let _steady = plan::steady();
     position::require_read_committed("process_work_batch")?;
     let instance = required_id("instance_id", instance_id)?;

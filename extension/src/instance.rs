@@ -73,7 +73,7 @@ fn register_instance(
     if !register(id, description, Instant::now())? {
         Err(Error::Instance {
             instance_id: id,
-            state: "registered already",
+            state: "registered",
             hint: "An id is one start of a process: register with a new one.",
         })?;
     }

@@ -8,7 +8,7 @@ mod share;
 
 use crate::config::{self, LANES};
 use crate::datum::Instant;
-use crate::error::Result;
+use crate::error::{Result, text_of};
 use crate::lock;
 use crate::plan::{self, arg};
 use crate::queue::Queue;
@@ -66,6 +66,9 @@ UPDATE postroom.instance
         WHERE instance_id = $1 AND evicted_at IS NULL AND lease_expiry < $2
           FOR UPDATE SKIP LOCKED))";
 
+// $1: process
+const TERMINATE: &str = "SELECT pg_catalog.pg_terminate_backend($1)";
+
 // $1: queue, $2: consumer, $3: owner, $4: lanes to keep
 const FREE: &str = "
 UPDATE postroom.lane
@@ -100,6 +103,13 @@ pub struct Member {
 impl Member {
     fn is_gone(&self, now: Instant) -> bool {
         self.evicted || self.expiry.is_none_or(|expiry| expiry < now)
+    }
+
+    /// Silent for two leases.
+    fn is_long_gone(&self, now: Instant) -> bool {
+        let lease = config::instance_lease_micros();
+        self.expiry
+            .is_none_or(|expiry| expiry.plus_micros(lease) < now)
     }
 
     fn is_present(&self, now: Instant) -> bool {
@@ -184,7 +194,11 @@ impl<'a> Roster<'a> {
                 continue;
             }
             // The mutex keeps a claim call of the victim from committing work nobody would see.
-            if !lock::try_mutex(self.queue.mutex(member.instance_id)) {
+            let mutex = self.queue.mutex(member.instance_id);
+            if !lock::try_mutex(mutex) {
+                if member.is_long_gone(self.now) {
+                    terminate(member.instance_id, mutex)?;
+                }
                 continue;
             }
             if !member.is_gone(self.now) {
@@ -221,10 +235,27 @@ fn read(queue: &Queue) -> Result<Vec<Lane>> {
     Ok(lanes)
 }
 
-fn create(queue: &Queue) -> Result<()> {
+/// Makes the lanes of a queue at its first claim; false if somebody else is doing that just now.
+fn create(queue: &Queue) -> Result<bool> {
+    if !lock::try_mutex(queue.mutex(Uuid::from_bytes([0; 16]))) {
+        return Ok(false);
+    }
     for statement in [CREATE_LANES, CREATE_LOWS] {
         let [name, consumer] = names(queue);
         plan::execute(statement, &[name, consumer, arg(i32::from(LANES))])?;
+    }
+    Ok(true)
+}
+
+/// Ends the session in which a claim of a silent instance stands still: its client has stopped reading,
+/// and no timeout of the server ends a send. The next claim call then finds the mutex free.
+fn terminate(victim: Uuid, mutex: u64) -> Result<()> {
+    for process_id in lock::holders(mutex) {
+        pgrx::log!(
+            "postroom ends session {process_id}: it holds up the eviction of {}",
+            text_of(victim)
+        );
+        plan::execute(TERMINATE, &[arg(process_id)])?;
     }
     Ok(())
 }

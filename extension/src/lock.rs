@@ -63,18 +63,41 @@ pub fn is_announced(kind: Kind, number: i64) -> bool {
 
 /// The least number announced by anyone in this database, prepared transactions included.
 pub fn least_announced(kinds: &[Kind]) -> Option<i64> {
-    // SAFETY: returns a palloc'd copy of the whole lock table, taken under all its partition locks.
+    let is_wanted =
+        |lock: &pg_sys::LockInstanceData| kinds.iter().any(|kind| is_ours(&lock.locktag, *kind));
+    held(is_wanted)
+        .map(|lock| key_of(&lock.locktag) as i64)
+        .min()
+}
+
+/// The processes of those who hold the mutex; a prepared transaction has none.
+pub fn holders(mutex: u64) -> Vec<i32> {
+    let is_wanted = |lock: &pg_sys::LockInstanceData| {
+        is_ours(&lock.locktag, Kind::Mutex) && key_of(&lock.locktag) == mutex
+    };
+    held(is_wanted)
+        .map(|lock| lock.pid)
+        .filter(|pid| *pid != 0)
+        .collect()
+}
+
+/// Locks that somebody holds, of all that are in the lock table.
+fn held(
+    is_wanted: impl Fn(&pg_sys::LockInstanceData) -> bool,
+) -> impl Iterator<Item = &'static pg_sys::LockInstanceData> {
+    // SAFETY: a palloc'd copy of the whole lock table, taken under all its partition locks; it lives as
+    // long as the memory context of the call, and so longer than any use of it here.
     let locks = unsafe {
         let data = pg_sys::GetLockStatusData();
         core::slice::from_raw_parts((*data).locks, (*data).nelements as usize)
     };
     locks
         .iter()
-        .filter(|lock| lock.holdMask != 0 && kinds.iter().any(|kind| is_ours(&lock.locktag, *kind)))
-        .map(|lock| {
-            i64::from(lock.locktag.locktag_field2) << 32 | i64::from(lock.locktag.locktag_field3)
-        })
-        .min()
+        .filter(move |lock| lock.holdMask != 0 && is_wanted(lock))
+}
+
+fn key_of(tag: &pg_sys::LOCKTAG) -> u64 {
+    u64::from(tag.locktag_field2) << 32 | u64::from(tag.locktag_field3)
 }
 
 fn is_ours(found: &pg_sys::LOCKTAG, kind: Kind) -> bool {

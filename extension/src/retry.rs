@@ -13,6 +13,7 @@ mod take_out;
 pub use reap::{Reap, reap, reap_all};
 pub use take_out::take_out;
 
+use crate::config;
 use crate::datum::{Instant, Json};
 use crate::envelope;
 use crate::error::{Error, Result, Rows, required, required_id};
@@ -92,6 +93,7 @@ fn fail(
     claim_id: Option<i64>,
     failures: Option<Json>,
 ) -> Rows<Reported> {
+    plan::bound_idle_time(config::lease_micros());
     let _steady = plan::steady();
     require_read_committed(function)?;
     let claim_id = required("claim_id", claim_id)?;

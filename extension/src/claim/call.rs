@@ -1,6 +1,7 @@
 //! The calls that claim, and the rows they return.
 
 use super::{Request, claim};
+use crate::config;
 use crate::datum::{Instant, Json, Table};
 use crate::error::{Rows, required_id, required_text};
 use crate::plan;
@@ -37,6 +38,7 @@ fn claim_outbox(
     lease: Option<Interval>,
     holding: Option<Vec<Option<i64>>>,
 ) -> Rows<OutboxRow> {
+    plan::bound_idle_time(config::lease_micros());
     let _steady = plan::steady();
     position::require_read_committed("claim_outbox")?;
     let instance = required_id("instance_id", instance_id)?;
@@ -105,6 +107,7 @@ fn claim_inbox(
     lease: Option<Interval>,
     holding: Option<Vec<Option<i64>>>,
 ) -> Rows<InboxRow> {
+    plan::bound_idle_time(config::lease_micros());
     let _steady = plan::steady();
     position::require_read_committed("claim_inbox")?;
     let instance = required_id("instance_id", instance_id)?;

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::lane::Lane;
 use crate::queue::{Key, Message, Queue};
 use crate::retry::{due, hold};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// How much a claim may take.
 #[derive(Clone, Copy)]
@@ -24,7 +24,9 @@ pub struct Hand<'a> {
     pub(super) now: Instant,
     pub(super) limits: Limits,
     pub(super) in_flight: HashSet<i64>,
-    pub(super) busy: HashSet<Key>,
+    /// Streams of which something is in flight, with the claim that names it; none for those that this
+    /// call itself serves from aside.
+    pub(super) busy: HashMap<Key, Option<i64>>,
     streams: HashSet<Key>,
     /// Whether any stream of the queue waits. Asked once: of a stream that is free here only an operator
     /// could make one that waits, and he is then later than this claim.
@@ -77,7 +79,7 @@ impl<'a> Hand<'a> {
         }
         let page = self.busy.len() + 1;
         let mut found = due::due(self.queue, numbers_of(lanes), self.now, true, page)?;
-        found.retain(|key| !self.busy.contains(key));
+        found.retain(|key| !self.busy.contains_key(key));
         for key in found {
             for key in due::lock(self.queue, &[key], self.now)? {
                 self.serve(&[key], 1, 1)?;
@@ -100,7 +102,7 @@ impl<'a> Hand<'a> {
         // A page of due streams that are all busy must not hide the rest.
         let page = self.busy.len() + half;
         let mut found = due::due(self.queue, numbers_of(lanes), self.now, false, page)?;
-        found.retain(|key| !self.busy.contains(key));
+        found.retain(|key| !self.busy.contains_key(key));
         self.come_back |= found.len() > half;
         found.truncate(half);
         let locked = due::lock(self.queue, &found, self.now)?;
@@ -152,7 +154,7 @@ impl<'a> Hand<'a> {
             leaving.push(number);
         }
         if took || next_due.is_some() {
-            self.busy.insert(key);
+            self.busy.insert(key, None);
             due::mark_served(self.queue, key, next_due, took)?;
         }
         hold::take_back(self.queue, key, leaving)

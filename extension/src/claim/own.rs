@@ -141,8 +141,17 @@ impl Own {
         self.messages().map(|message| message.number).collect()
     }
 
-    pub fn streams(&self) -> HashSet<Key> {
-        self.messages().map(Message::key).collect()
+    /// Streams of which something is in flight, with the claim that names it.
+    pub fn streams(&self) -> HashMap<Key, Option<i64>> {
+        let of_claim = |claim: &OwnClaim| {
+            let claim_id = Some(claim.claim_id);
+            claim
+                .survivors
+                .iter()
+                .map(move |message| (message.key(), claim_id))
+                .collect::<Vec<_>>()
+        };
+        self.claims.iter().flat_map(of_claim).collect()
     }
 
     pub fn lanes(&self) -> BTreeSet<i16> {

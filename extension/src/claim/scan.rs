@@ -7,8 +7,15 @@ use crate::lane::{self, Lane};
 use crate::plan::{self, arg};
 use crate::queue::{Key, Message};
 use crate::retry::hold::{self, Hold};
-use pgrx::datum::Uuid;
 use std::collections::HashSet;
+
+// $1: claims
+const LOCK_CLAIMS: &str = "
+SELECT claim_id
+  FROM postroom.claim
+ WHERE claim_id = ANY ($1)
+ ORDER BY claim_id
+   FOR UPDATE SKIP LOCKED";
 
 /// The most rows of lanes one call reads.
 const SCAN_LIMIT: usize = config::BATCH_LIMIT;
@@ -38,8 +45,13 @@ impl Hand<'_> {
                 lows.push((lane, low.min(settled + 1)));
             }
         }
-        self.put_aside(&aside)?;
-        if !(aside.is_empty() && self.messages.is_empty()) {
+        let is_idle = aside.is_empty() && self.messages.is_empty();
+        for (key, number) in self.put_aside(aside)? {
+            for (lane, low) in lows.iter_mut().filter(|(lane, _)| lane.lane == key.lane) {
+                *low = number.min(*low).max(lane.low);
+            }
+        }
+        if !is_idle {
             lane::move_lows(self.queue, &lows, self.now)?;
         }
         Ok(())
@@ -61,7 +73,7 @@ impl Hand<'_> {
             let is_last = found.len() < page;
             *scanned += found.len();
             let waiting = if self.anyone_waits {
-                self.waiting_among(lane.lane, &found)?
+                self.waiting_among(&found)?
             } else {
                 HashSet::new()
             };
@@ -94,7 +106,7 @@ impl Hand<'_> {
         if self.in_flight.contains(&message.number) {
             return true;
         }
-        if self.busy.contains(&key) || waiting.contains(&key) {
+        if self.busy.contains_key(&key) || waiting.contains(&key) {
             aside.push((key, message.number));
         } else if self.has_room(&message, self.limits.messages) {
             self.take(message);
@@ -118,22 +130,45 @@ impl Hand<'_> {
         Ok(found.into_iter().flatten().collect())
     }
 
-    fn waiting_among(&self, lane: i16, found: &[Message]) -> Result<HashSet<Key>> {
-        let mut streams: Vec<Uuid> = found.iter().map(|message| message.key().stream).collect();
-        streams.sort();
-        streams.dedup();
-        Ok(hold::among(self.queue, lane, streams)?
-            .into_iter()
-            .collect())
+    fn waiting_among(&self, found: &[Message]) -> Result<HashSet<Key>> {
+        hold::among(self.queue, &found.iter().map(Message::key).collect())
     }
 
-    fn put_aside(&self, aside: &[(Key, i64)]) -> Result<()> {
+    /// Puts aside what was passed over and returns what stays in its lane after all: messages of a
+    /// stream without a hold whose claim is being reported on just now. The report may be making this
+    /// very hold, and a claim waits for nobody.
+    fn put_aside(&self, aside: Vec<(Key, i64)>) -> Result<Vec<(Key, i64)>> {
         let keys: HashSet<Key> = aside.iter().map(|(key, _)| *key).collect();
+        let waiting = hold::among(self.queue, &keys)?;
+        let claims = keys
+            .difference(&waiting)
+            .filter_map(|key| self.busy.get(key).copied().flatten());
+        let locked = lock_claims(claims.collect())?;
+        let may_hold = |key: &Key| match self.busy.get(key) {
+            Some(Some(claim_id)) => locked.contains(claim_id),
+            _ => true,
+        };
         let holds: Vec<Hold> = keys
-            .into_iter()
-            .map(|key| Hold::new(key, self.now, "busy"))
+            .difference(&waiting)
+            .filter(|key| may_hold(key))
+            .map(|key| Hold::new(*key, self.now, "busy"))
             .collect();
         hold::ensure(self.queue, &holds)?;
-        hold::put_aside(self.queue, aside)
+        let (aside, left): (Vec<_>, Vec<_>) = aside
+            .into_iter()
+            .partition(|(key, _)| waiting.contains(key) || may_hold(key));
+        hold::put_aside(self.queue, &aside)?;
+        Ok(left)
     }
+}
+
+/// Locks those of the claims that nobody else has locked.
+fn lock_claims(mut ids: Vec<i64>) -> Result<HashSet<i64>> {
+    if ids.is_empty() {
+        return Ok(HashSet::new());
+    }
+    ids.sort();
+    ids.dedup();
+    let found = plan::rows(LOCK_CLAIMS, &[arg(ids)], |row| row.must::<i64>(1))?;
+    Ok(found.into_iter().collect())
 }

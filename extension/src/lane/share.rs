@@ -33,7 +33,9 @@ impl Roster<'_> {
     pub fn share(&self, in_flight: &BTreeSet<i16>) -> Result<Vec<Lane>> {
         let mut lanes = read(self.queue)?;
         if lanes.len() < LANES as usize {
-            create(self.queue)?;
+            if !create(self.queue)? {
+                return Ok(Vec::new());
+            }
             lanes = read(self.queue)?;
         }
         let mut load = self.load_of(&lanes);

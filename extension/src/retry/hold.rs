@@ -51,11 +51,16 @@ DELETE FROM postroom.aside
 const ANY: &str = "
 SELECT 1 FROM postroom.hold WHERE queue = $1 AND consumer_id = $2 LIMIT 1";
 
-// $1: queue, $2: consumer, $3: lane, $4: streams
+// $1: queue, $2: consumer, $3: lanes, $4: streams, $5: streamless
 const AMONG: &str = "
-SELECT lane, stream_id, streamless
-  FROM postroom.hold
- WHERE queue = $1 AND consumer_id = $2 AND lane = $3 AND stream_id = ANY ($4)";
+SELECT h.lane, h.stream_id, h.streamless
+  FROM unnest($3::smallint[], $4::uuid[], $5::boolean[]) AS u (lane, stream_id, streamless)
+ CROSS JOIN LATERAL (
+       SELECT h.lane, h.stream_id, h.streamless
+         FROM postroom.hold h
+        WHERE h.queue = $1 AND h.consumer_id = $2 AND h.lane = u.lane
+          AND h.stream_id = u.stream_id AND h.streamless = u.streamless
+        LIMIT 1) h";
 
 /// A stream that waits.
 pub struct Hold {
@@ -188,13 +193,12 @@ pub fn any(queue: &Queue) -> Result<bool> {
     Ok(!plan::rows(ANY, &args, |_| ())?.is_empty())
 }
 
-/// Which of these streams of a lane wait.
-pub fn among(queue: &Queue, lane: i16, streams: Vec<Uuid>) -> Result<Vec<Key>> {
-    let args = [
-        arg(queue.name),
-        arg(queue.consumer.clone()),
-        arg(lane),
-        arg(streams),
-    ];
-    plan::rows(AMONG, &args, read_key)
+/// Which of these streams wait.
+pub fn among(queue: &Queue, keys: &HashSet<Key>) -> Result<HashSet<Key>> {
+    if keys.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let keys: Vec<Key> = keys.iter().copied().collect();
+    let found = plan::rows(AMONG, &args_of(queue, &keys), read_key)?;
+    Ok(found.into_iter().collect())
 }

@@ -46,6 +46,13 @@ impl Error {
         Self(Box::new(Kind::Connect(error.into())))
     }
 
+    /// Whether a loop had better go on with another connection. A conflict, and a fact about the
+    /// instance, are no fault of the connection; nor is a broker's error.
+    pub(crate) fn spoils_connection(&self) -> bool {
+        let sound = matches!(*self.0, Kind::Broker(_) | Kind::Json(_));
+        !(sound || self.is_conflict() || self.is_not_registered())
+    }
+
     /// A transport's error, for the loops that log both alike.
     pub(crate) fn broker(error: BoxError) -> Self {
         Self(Box::new(Kind::Broker(error)))
@@ -109,7 +116,8 @@ impl Error {
         self.database().is_some_and(conflict)
     }
 
-    /// The server could not be reached, went away, or has no room at present.
+    /// The server could not be reached, went away, has no room at present, or only reads: it takes a
+    /// new connection.
     pub fn is_unavailable(&self) -> bool {
         match &*self.0 {
             Kind::Connect(error) => database_error(&**error).is_none_or(unavailable),
@@ -126,12 +134,16 @@ pub(crate) fn conflict(error: &tokio_postgres::Error) -> bool {
     )
 }
 
-/// No SQLSTATE and no conversion at fault, or one of the classes 08, 53 and 57P.
+/// No SQLSTATE and no conversion at fault; one of the classes 08, 53 and 57P; or a server that only
+/// reads (25006), as after a switch-over.
 pub(crate) fn unavailable(error: &tokio_postgres::Error) -> bool {
     match error.code() {
         Some(state) => {
             let code = state.code();
-            code.starts_with("08") || code.starts_with("53") || code.starts_with("57P")
+            code.starts_with("08")
+                || code.starts_with("53")
+                || code.starts_with("57P")
+                || code == "25006"
         }
         None => error.is_closed() || io_error(error),
     }

@@ -7,6 +7,9 @@ use std::time::{Duration, Instant};
 use postroom::transport::conformance::{self, sample};
 use postroom::transport::nats::{Nats, async_nats};
 use postroom::transport::{Subscription, Transport, TransportError};
+use postroom::worker::{Receive, Worker};
+use postroom::{OutboxMessage, Postroom};
+use postroom_tests::database::Database;
 use tempfile::TempDir;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -175,4 +178,52 @@ async fn a_destination_that_is_no_subject_is_refused() {
         matches!(unheard, Err(TransportError::Failed(_))),
         "{unheard:?}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn work_goes_on_after_the_death_of_the_broker() {
+    let mut server = Server::start();
+    let transport = server.transport("orders.>").await;
+    let mut db = Database::create().await;
+    db.set(&[("postroom.backoff", "100ms")]).await;
+    let config: tokio_postgres::Config = db.url().parse().expect("a connection string");
+    let running = Worker::new(config, "tests")
+        .publish(transport.clone())
+        .receive(Receive::new("c", transport, "orders.placed"))
+        .start();
+    let session = db.session().await;
+    let mut stored = 0;
+    for round in 0..3 {
+        let batch: Vec<OutboxMessage> = (0..200)
+            .map(|n| {
+                OutboxMessage::new("t", &n)
+                    .expect("JSON")
+                    .destination("orders.placed")
+            })
+            .map(|message| {
+                let stream = u128::from(message.message_id.as_bytes()[15] % 7) + 1;
+                message.stream_id(uuid::Uuid::from_u128(stream))
+            })
+            .collect();
+        Postroom::new(session.client())
+            .store_outbox_messages(&batch)
+            .await
+            .expect("stored");
+        stored += batch.len();
+        if round == 1 {
+            server.kill();
+            server.start_again();
+        }
+        db.admin()
+            .wait_for("SELECT count(*) FROM postroom.inbox", &stored.to_string())
+            .await;
+    }
+    // Numbers of the outbox are gone with it; ids are UUIDv7 of one process, so they rise in each stream.
+    let disorder = "SELECT count(*) FROM (
+                        SELECT message_id, lag(message_id) OVER (PARTITION BY stream_id ORDER BY sequence_order) AS before
+                          FROM postroom.inbox) AS i
+                     WHERE message_id < before";
+    assert_eq!(db.admin().number(disorder).await, 0);
+    assert!(running.shutdown(PATIENCE).await);
+    db.assert_sound().await;
 }

@@ -5,10 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use postroom::transport::in_process::InProcess;
-use postroom::worker::{Options, Receive, Rejection, Running, Worker, handler_fn};
+use postroom::transport::{Transport, conformance};
+use postroom::worker::{OnRefused, Options, Receive, Rejection, Running, Worker, handler_fn};
 use postroom::{BoxError, FailureReason, InboxMessage, InboxWork, OutboxMessage, Postroom};
 use postroom_tests::cluster::{self, Cluster};
 use postroom_tests::database::Database;
+use serde_json::json;
 use tokio_postgres::{Config, Transaction};
 use uuid::Uuid;
 
@@ -441,6 +443,39 @@ async fn an_absent_broker_costs_no_attempt() {
         .wait_for("SELECT count(*) FROM postroom.outbox", "0")
         .await;
     assert_eq!(broker.published().len(), 18);
+    finish(&db, running).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_inbox_cannot_hold_waits_or_is_skipped() {
+    let db = Database::create().await;
+    let broker = InProcess::new();
+    let mut ids = Vec::new();
+    for payload in [json!(1), json!("nul: \0"), json!(3)] {
+        let mut message = conformance::sample("d", 1);
+        message.payload = serde_json::value::to_raw_value(&payload).expect("JSON");
+        broker.publish(&message).await.expect("confirmed");
+        ids.push(message.message_id.to_string());
+    }
+    let running = worker(&db)
+        .receive(Receive::new("waiting", broker.clone(), "d"))
+        .receive(Receive::new("skipping", broker.clone(), "d").on_refused(OnRefused::Skip))
+        .start();
+    let position = "SELECT position FROM postroom.consumer_checkpoint WHERE consumer_id =";
+    db.admin()
+        .wait_for(&format!("{position} 'skipping'"), "3")
+        .await;
+    db.admin()
+        .wait_for(&format!("{position} 'waiting'"), "1")
+        .await;
+    let stored = "SELECT message_id FROM postroom.inbox WHERE consumer_id = 'skipping' ORDER BY sequence_order";
+    assert_eq!(db.admin().rows(stored).await, [ids[0].as_str(), &ids[2]]);
+    assert_eq!(
+        db.admin()
+            .number("SELECT count(*) FROM postroom.inbox WHERE consumer_id = 'waiting'")
+            .await,
+        1
+    );
     finish(&db, running).await;
 }
 

@@ -90,6 +90,9 @@ impl<H: Handler> Handle<H> {
                 }
                 Err(Trouble::Again(error)) if backoff.failures() + 1 < TRIES => {
                     tracing::debug!(%error, "tried again");
+                    if database_error(&*error).is_some_and(unavailable) {
+                        session.forget();
+                    }
                     backoff.wait().await;
                 }
                 Err(Trouble::Again(error) | Trouble::Refused(error)) => {

@@ -92,10 +92,15 @@ impl Session {
         } else {
             tracing::error!(%error, "{what} failed; it is tried again");
         }
-        if error.is_unavailable() {
-            self.client = None;
+        if error.spoils_connection() {
+            self.forget();
         }
         self.backoff.wait().await;
+    }
+
+    /// The next call gets another connection.
+    pub(crate) fn forget(&mut self) {
+        self.client = None;
     }
 
     /// A call succeeded: the next failure is a first one.

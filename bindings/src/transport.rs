@@ -126,7 +126,7 @@ impl fmt::Display for TransportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotReady(error) => write!(f, "the transport is not ready: {error}"),
-            Self::Refused(error) => write!(f, "the transport refused the message: {error}"),
+            Self::Refused(error) => write!(f, "the transport refused it: {error}"),
             Self::TooLarge(error) => {
                 write!(f, "the message is too large for the transport: {error}")
             }

@@ -165,13 +165,18 @@ async fn confirmed_messages_survive_the_death_of_the_broker() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_destination_that_is_no_subject_is_refused() {
+async fn what_the_stream_does_not_know_is_refused() {
     let server = Server::start();
     let transport = server.transport("orders.>").await;
     let refused = transport.publish(&sample("orders placed", 1)).await;
     assert!(
         matches!(refused, Err(TransportError::Refused(_))),
         "{refused:?}"
+    );
+    let beyond = transport.subscribe("orders.placed", Some("7")).await;
+    assert!(
+        matches!(beyond, Err(TransportError::Refused(_))),
+        "a stream made anew"
     );
     let unheard = transport.publish(&sample("elsewhere", 1)).await;
     assert!(

@@ -45,6 +45,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+fn refused(position: &str) -> TransportError {
+    TransportError::Refused(format!("there is no position {position:?}").into())
+}
+
 fn take_one(counter: &AtomicUsize) -> bool {
     counter
         .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1))
@@ -125,11 +129,9 @@ impl Transport for InProcess {
         if !self.ready().await {
             return Err(TransportError::NotReady("away".into()));
         }
-        let next = match after {
-            None => 0,
-            Some(text) => text
-                .parse()
-                .map_err(|_| TransportError::Refused(format!("position {text:?}").into()))?,
+        let next = after.map_or(Some(0), |text| text.parse().ok());
+        let Some(next) = next.filter(|next| *next <= lock(&self.0.log).len()) else {
+            return Err(refused(after.unwrap_or_default()));
         };
         let grown = self.0.grown.subscribe();
         let times = grown.borrow().1;
@@ -197,9 +199,7 @@ impl Subscription for InProcessSubscription {
     }
 
     async fn acknowledge(&mut self, position: &str) -> Result<(), TransportError> {
-        let position = position
-            .parse()
-            .map_err(|_| TransportError::Refused(format!("position {position:?}").into()))?;
+        let position = position.parse().map_err(|_| refused(position))?;
         let mut acknowledged = lock(&self.broker.acknowledged);
         *acknowledged = (*acknowledged).max(Some(position));
         Ok(())
@@ -232,6 +232,17 @@ mod tests {
         assert!(broker.publish(&sample("a", 2)).await.is_err());
         broker.publish(&sample("a", 2)).await.unwrap();
         assert_eq!(broker.published().len(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_position_of_another_broker_is_refused() {
+        let broker = InProcess::new();
+        broker.publish(&sample("a", 1)).await.unwrap();
+        assert!(broker.subscribe("a", Some("1")).await.is_ok());
+        for position in ["2", "x", "-1"] {
+            let refused = broker.subscribe("a", Some(position)).await;
+            assert!(matches!(refused, Err(TransportError::Refused(_))));
+        }
     }
 
     #[tokio::test]

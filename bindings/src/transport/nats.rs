@@ -1,5 +1,6 @@
 //! NATS JetStream. The stream is its owner's: this transport neither creates nor changes it. Messages
-//! are read by stream sequence, without acknowledgements, so any retention but work queue will do.
+//! are read by stream sequence, without acknowledgements, so the stream must keep them by its limits
+//! (not by interest, nor as a work queue) until every consumer has them.
 //!
 //! The message id goes out verbatim as `Nats-Msg-Id`; a duplicate window, if the stream has one, only
 //! saves space.
@@ -106,6 +107,7 @@ impl Transport for Nats {
             .get_stream(&self.stream)
             .await
             .map_err(|error| self.failed(error))?;
+        check_position(seen, &stream.cached_info().state)?;
         let consumer = stream
             .create_consumer(config)
             .await
@@ -192,6 +194,25 @@ impl Subscription for NatsSubscription {
 
 fn connects(client: &Client) -> u64 {
     client.statistics().connects.load(Ordering::Relaxed)
+}
+
+/// A position is of one life of a stream: behind the end of one made anew nothing would come, and
+/// nobody would notice.
+fn check_position(seen: u64, state: &jetstream::stream::State) -> Result<(), TransportError> {
+    if seen > state.last_sequence {
+        let last = state.last_sequence;
+        let error = format!("the stored position {seen} is behind the end of the stream, {last}");
+        return Err(TransportError::Refused(error.into()));
+    }
+    if seen > 0 && state.first_sequence > seen + 1 {
+        let first = state.first_sequence;
+        tracing::error!(
+            seen,
+            first,
+            "the stream has removed what stood behind the stored position"
+        );
+    }
+    Ok(())
 }
 
 fn position(text: &str) -> Result<u64, TransportError> {

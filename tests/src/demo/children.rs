@@ -52,6 +52,15 @@ impl Worker {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
+    /// What it met and went on from: a lost connection, a claim that lapsed.
+    pub fn troubles(&self) -> Vec<String> {
+        let log = self.log();
+        let troubles = log
+            .lines()
+            .filter(|line| line.contains(" WARN ") || line.contains("ERROR "));
+        troubles.map(str::to_owned).collect()
+    }
+
     /// SIGKILL: it gets no chance to say anything.
     pub async fn kill(mut self) -> Outcome<()> {
         Ok(self.child.kill().await?)

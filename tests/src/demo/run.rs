@@ -21,6 +21,9 @@ use crate::Cluster;
 
 const BROKEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/demo/broken.csv");
 
+/// Of what a worker complained about, so much is shown.
+const TROUBLES: usize = 5;
+
 /// True if every check of the table holds.
 pub async fn run(options: &Options) -> Outcome<bool> {
     let (flights, broken_lines) = read(options)?;
@@ -44,6 +47,7 @@ pub async fn run(options: &Options) -> Outcome<bool> {
 /// The flights that this run takes, and how many broken lines there were.
 fn read(options: &Options) -> Outcome<(Vec<Flight>, i64)> {
     let path = options.csv.display();
+    eprintln!("reading {path}");
     let (mut flights, mut broken) =
         flights::read(&options.csv).map_err(|error| format!("{path}: {error}"))?;
     let (ours, also_broken) = flights::read(BROKEN.as_ref())?;
@@ -150,24 +154,38 @@ impl<'a> Run<'a> {
     }
 
     async fn finish(mut self, options: &Options, mut seen: Seen, killed: f64) -> Outcome<bool> {
-        for worker in self.workers.drain(..) {
-            let (number, log) = (worker.number, worker.log());
-            let status = worker.stop().await?;
-            if !status.success() {
-                return Err(format!("worker {number}, asked to stop: {status}\n{log}").into());
-            }
-        }
-        self.progress.finish();
+        self.progress
+            .say("everything has arrived; the workers stop");
+        self.stop_workers().await?;
+        self.progress.say("reading the broker's log");
         seen.handled_again = self.starts.repeated()? as i64;
         let log = self.broker.log().await?;
         seen.repeats = broker::repeats(&log);
         prepare::save_log(&self.db, &log).await?;
         self.broker.stop().await?;
+        self.progress.say("comparing with plain SQL over the file");
         prepare::expect(&self.db, seen.flights).await?;
         let report = Report::new(Figures::take(&self.db, seen).await?);
         let timeline = Timeline::new(&watch::applied_at(&self.db).await?, Some(killed));
+        self.progress.finish();
         show(options, &report, &timeline)?;
         Ok(report.sound())
+    }
+
+    async fn stop_workers(&mut self) -> Outcome<()> {
+        for worker in self.workers.drain(..) {
+            let number = worker.number;
+            for trouble in worker.troubles().iter().take(TROUBLES) {
+                self.progress
+                    .say(&format!("worker {number} had: {trouble}"));
+            }
+            let log = worker.log();
+            let status = worker.stop().await?;
+            if !status.success() {
+                return Err(format!("worker {number}, asked to stop: {status}\n{log}").into());
+            }
+        }
+        Ok(())
     }
 }
 

@@ -20,7 +20,7 @@ use super::{Outcome, prepare};
 
 const CONNECTIONS: usize = 4;
 /// So many events may be stored and not yet applied: what a takeover keeps waiting, and some more.
-pub const AHEAD: u64 = 4_000;
+pub const AHEAD: u64 = 2_000;
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// How far both ends of the way are.

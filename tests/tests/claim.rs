@@ -729,6 +729,40 @@ async fn second_handler_of_a_message_taken_over_fails() {
 }
 
 #[tokio::test]
+async fn report_under_way_keeps_no_claim_waiting() {
+    let db = Database::create().await;
+    let worker = Worker::register(&db).await;
+    let reporter = worker.second_session(&db).await;
+    worker.session.run(&send_sql("s", &["1", "2"])).await;
+    worker.session.run(&send_sql("t", &["x"])).await;
+    let items = worker.claim_with("max_messages => 1").await;
+    assert_eq!(payloads(&items), ["1"]);
+    assert_eq!(payloads(&worker.claim().await), ["x"]);
+    for verb in ["release", "fail", "complete"] {
+        let items = if verb == "release" {
+            items.clone()
+        } else {
+            worker.claim_some().await
+        };
+        reporter.session.run("BEGIN").await;
+        match verb {
+            "release" => reporter.release(&items[0]).await,
+            "fail" => reporter.fail(&items[0], "boom").await,
+            _ => reporter.complete(&items[..1]).await.remove(0),
+        };
+        worker.session.run(&send_sql("s", &[verb])).await;
+        let meanwhile =
+            tokio::time::timeout(std::time::Duration::from_secs(5), worker.try_claim("")).await;
+        let meanwhile = meanwhile.expect("no waiting").expect("no error");
+        assert_eq!(meanwhile.items, [], "{verb}");
+        reporter.session.run("COMMIT").await;
+        db.pass_time().await;
+        db.assert_sound().await;
+    }
+    db.assert_sound().await;
+}
+
+#[tokio::test]
 async fn completion_overlapping_the_reaper_wins_or_is_told() {
     let db = Database::create().await;
     let worker = Worker::register(&db).await;

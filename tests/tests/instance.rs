@@ -385,6 +385,35 @@ async fn paused_machine_keeps_its_fleet() {
     db.assert_sound().await;
 }
 
+/// A claim in a transaction that goes idle: the server itself ends it after the lease.
+#[tokio::test]
+async fn claim_left_open_by_an_idle_client_is_ended_after_the_lease() {
+    let db = Database::create_with(&[("postroom.lease", "1s")]).await;
+    let worker = Worker::register(&db).await;
+    worker.session.run(&send_sql("s", &["1"])).await;
+    worker.session.run("BEGIN").await;
+    assert_eq!(worker.claim().await.len(), 1);
+    db.wait_gone(&worker.session).await;
+    let back = worker.second_session(&db).await;
+    let items = back.claim().await;
+    assert_eq!((items.len(), items[0].attempt), (1, 1));
+    // A setting of the session itself is kept, and the bound ends with the transaction.
+    back.session
+        .run("SET idle_in_transaction_session_timeout = '1h'")
+        .await;
+    back.session.run("BEGIN").await;
+    back.claim().await;
+    let setting = "SELECT current_setting('idle_in_transaction_session_timeout')";
+    assert_eq!(back.session.value(setting).await, "1h");
+    back.session
+        .run("COMMIT; RESET idle_in_transaction_session_timeout")
+        .await;
+    back.claim().await;
+    assert_eq!(back.session.value(setting).await, "0");
+    assert_eq!(back.complete(&items).await, ["applied"]);
+    db.assert_sound().await;
+}
+
 /// A client that sends a claim and never reads the answer: its transaction stays open in a send that
 /// no timeout of the server ends.
 #[tokio::test]

@@ -90,6 +90,23 @@ async fn concurrent_first_claims_make_the_lanes_once() {
 }
 
 #[tokio::test]
+async fn first_claim_of_a_queue_left_open_keeps_nobody_waiting() {
+    let db = Database::create().await;
+    let (first, second) = (Worker::register(&db).await, Worker::register(&db).await);
+    first.session.run("BEGIN").await;
+    first.claim().await;
+    let answer = tokio::time::timeout(Duration::from_secs(5), second.try_claim("")).await;
+    let claimed = answer.expect("no waiting").expect("no error");
+    assert_eq!(claimed.items, []);
+    first.session.run("COMMIT").await;
+    settle(&db, &[first, second], |owners| {
+        owners.len() == 2 && owners.values().all(|count| *count == 32)
+    })
+    .await;
+    db.assert_sound().await;
+}
+
+#[tokio::test]
 async fn joiner_gets_its_share() {
     let db = Database::create().await;
     let first = Worker::register(&db).await;

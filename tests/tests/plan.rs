@@ -207,9 +207,9 @@ async fn claim_is_flat_in_waiting_streams() {
     let db = database().await;
     let worker = Worker::register(&db).await;
     plan_on_empty(&worker).await;
-    make_wait(&worker, &db, 0, 100).await;
+    make_wait(&worker, &db, 0, 2_000).await;
     let small = claim_and_complete(&worker).await;
-    make_wait(&worker, &db, 100, 20_000).await;
+    make_wait(&worker, &db, 2_000, 20_000).await;
     let large = claim_and_complete(&worker).await;
     assert_flat("claim", small.0, large.0, 4_000);
     db.assert_sound().await;

@@ -7,13 +7,19 @@ use crate::session::Session;
 pub const STREAMS: i32 = 40;
 
 /// Tables and a function of the business: `counter` is the truth about what was stored, because it
-/// commits with the messages; `handled` is what workers did.
-pub async fn prepare(db: &Database) {
+/// commits with the messages; `handled` is what workers did. The messages go into the outbox, or
+/// into the inbox of a consumer.
+pub async fn prepare(db: &Database, consumer: Option<&str>) {
+    let store = match consumer {
+        None => "postroom.store_outbox_messages(messages)".to_string(),
+        Some(name) => format!("postroom.store_inbox_messages(messages, '{name}')"),
+    };
     db.admin()
         .run(&format!(
             "CREATE TABLE counter (stream int PRIMARY KEY, n int NOT NULL DEFAULT 0) WITH (fillfactor = 50);
              INSERT INTO counter (stream) SELECT generate_series(1, {STREAMS});
              CREATE TABLE handled (id bigserial PRIMARY KEY, stream int NOT NULL, n int NOT NULL, attempt int NOT NULL);
+             CREATE FUNCTION store(messages jsonb) RETURNS bigint LANGUAGE sql AS $$ SELECT count(*) FROM {store} $$;
              -- Takes the business locks in order, numbers the messages under them, stores all in one call.
              CREATE FUNCTION produce(streams int[], each int) RETURNS bigint LANGUAGE plpgsql AS $$
              DECLARE stored bigint;
@@ -21,14 +27,16 @@ pub async fn prepare(db: &Database) {
                  PERFORM FROM counter WHERE stream = ANY (streams) ORDER BY stream FOR UPDATE;
                  WITH moved AS (
                      UPDATE counter SET n = n + each WHERE stream = ANY (streams) RETURNING stream, n)
-                 SELECT count(*) INTO stored
-                   FROM postroom.store_outbox_messages((
-                     SELECT COALESCE(jsonb_agg(jsonb_build_object(
-                                'message_type', 'note', 'destination', 'desk', 'payload', stream || ':' || k,
-                                'stream_id', postroom.stream_id_of('load' || stream)) ORDER BY k, stream), '[]')
-                       FROM moved, generate_series(n - each + 1, n) AS k));
+                 SELECT store(COALESCE(jsonb_agg(jsonb_build_object(
+                            'message_id', postroom.new_id(), 'message_type', 'note', 'payload', stream || ':' || k,
+                            'stream_id', postroom.stream_id_of('load' || stream)) ORDER BY k, stream), '[]'))
+                   INTO stored
+                   FROM moved, generate_series(n - each + 1, n) AS k;
                  RETURN stored;
-             END $$"
+             END $$;
+             CREATE FUNCTION produce_alone(label text) RETURNS bigint LANGUAGE sql AS $$
+                 SELECT store(jsonb_build_array(jsonb_build_object(
+                            'message_id', postroom.new_id(), 'message_type', 'note', 'payload', label))) $$"
         ))
         .await;
 }

@@ -73,7 +73,7 @@ impl Worker {
         }
     }
 
-    fn queue(&self) -> &'static str {
+    pub fn queue(&self) -> &'static str {
         if self.consumer.is_some() {
             "inbox"
         } else {
@@ -233,6 +233,46 @@ impl Worker {
                 self.instance
             ))
             .await
+    }
+
+    /// Reports and claims in one call of `process_work_batch`: what was claimed, and the outcomes.
+    pub async fn try_batch(
+        &self,
+        done: &[Item],
+        failed: &[Item],
+        most: u32,
+    ) -> Result<(Claimed, Vec<String>), Error> {
+        let list = |items: &[Item], more: &str| {
+            let items = items.iter();
+            let items = items.map(|item| {
+                format!(
+                    r#"{{"claim_id": {}, "message_id": "{}"{more}}}"#,
+                    item.claim, item.message
+                )
+            });
+            items.collect::<Vec<_>>().join(",")
+        };
+        let queue = self.queue();
+        let sql = format!(
+            "SELECT claim_id, sequence_order, message_id, stream_id, attempt, come_back, COALESCE(payload #>> '{{}}', outcome), kind
+               FROM postroom.process_work_batch('{}', 'tests', '{{{}}}', max_messages => {most}, claims => '{{{queue}}}',
+                    {queue}_completions => '[{}]', {queue}_failures => '[{}]')",
+            self.instance,
+            self.consumer.as_deref().unwrap_or_default(),
+            list(done, ""),
+            list(failed, r#", "error": "boom""#),
+        );
+        let rows = self.session.try_rows(&sql).await?;
+        let of = |kind: &str| -> Vec<String> {
+            rows.iter()
+                .filter_map(|row| row.strip_suffix(&format!("|{kind}")).map(str::to_string))
+                .collect()
+        };
+        let outcomes = of("complete").into_iter().chain(of("fail"));
+        let outcomes = outcomes
+            .filter_map(|row| row.rsplit('|').next().map(str::to_string))
+            .collect();
+        Ok((parse(&of("work")), outcomes))
     }
 
     /// `SELECT outcome FROM postroom.complete_outbox(1, '{…}')` and its like.

@@ -71,7 +71,7 @@ impl Drop for Fleet {
 async fn durable() -> (&'static Cluster, Database) {
     let server: &'static Cluster = Box::leak(Box::new(Cluster::start(cluster::DURABLE)));
     let mut db = Database::create_on(server).await;
-    load::prepare(&db).await;
+    load::prepare(&db, None).await;
     db.set(&[
         ("postroom.instance_lease", "2s"),
         ("postroom.heartbeat", "500ms"),

@@ -215,7 +215,7 @@ async fn heartbeat_in_flight_beats_the_evictor() {
 async fn owner_with_an_open_claim_is_not_taken_over() {
     // The owner's claim is not committed when its lease runs out: an evictor that went on would
     // find no claim to reap, and the messages would never come back.
-    let db = Database::create_with(SHORT).await;
+    let db = Database::create_with(&[("postroom.instance_lease", "4s")]).await;
     let (owner, heir) = (Worker::register(&db).await, Worker::register(&db).await);
     owner.claim().await;
     owner.session.run(&send_sql("s", &["1", "2"])).await;
@@ -224,7 +224,7 @@ async fn owner_with_an_open_claim_is_not_taken_over() {
     db.season(&heir.instance).await;
     db.admin()
         .run(&format!(
-            "UPDATE postroom.instance SET lease_expiry = clock_timestamp() - interval '1.2 s', heartbeat_at = clock_timestamp() - interval '3 s'
+            "UPDATE postroom.instance SET lease_expiry = clock_timestamp() - interval '1 s', heartbeat_at = clock_timestamp() - interval '3 s'
               WHERE instance_id = '{}'",
             owner.instance
         ))

@@ -7,7 +7,7 @@ use postroom_tests::{Database, Worker, load};
 #[tokio::test]
 async fn store_that_began_after_a_commit_comes_later() {
     let db = Database::create().await;
-    load::prepare(&db).await;
+    load::prepare(&db, None).await;
     let worker = Worker::register(&db).await;
     let (first, second) = (db.session().await, db.session().await);
     // The business lock makes the second store begin after the first one's commit, whatever the

@@ -193,8 +193,12 @@ impl<'a> Roster<'a> {
             if member.is_gone(self.now) && !known_gone && !may_evict {
                 continue;
             }
-            // The mutex keeps a claim call of the victim from committing work nobody would see.
+            // One evictor of each victim: whoever then holds the victim's mutex is the victim's own.
             let mutex = self.queue.mutex(member.instance_id);
+            if !lock::try_eviction(mutex) {
+                continue;
+            }
+            // The mutex keeps a claim call of the victim from committing work nobody would see.
             if !lock::try_mutex(mutex) {
                 if member.is_long_gone(self.now) {
                     terminate(member.instance_id, mutex)?;

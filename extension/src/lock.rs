@@ -8,6 +8,8 @@ use pgrx::pg_sys;
 pub enum Kind {
     /// Exclusive: whoever changes what an instance holds of a queue.
     Mutex = 0x5001,
+    /// Exclusive, under the key of a mutex: whoever evicts its owner.
+    Eviction = 0x5004,
     /// Shared: "I store, and draw no number up to this one".
     Storer = 0x5002,
     /// Shared: the same, by a transaction that appends events.
@@ -36,6 +38,11 @@ fn acquire(kind: Kind, key: u64, mode: u32, dont_wait: bool) -> bool {
 /// Takes the mutex if nobody else holds it.
 pub fn try_mutex(key: u64) -> bool {
     acquire(Kind::Mutex, key, pg_sys::ExclusiveLock, true)
+}
+
+/// Becomes the one that evicts the owner of this mutex, unless somebody else is.
+pub fn try_eviction(mutex: u64) -> bool {
+    acquire(Kind::Eviction, mutex, pg_sys::ExclusiveLock, true)
 }
 
 /// Waits for the mutex.

@@ -1,5 +1,7 @@
 //! One opaque error. Callers ask by SQLSTATE, never by text: messages are for people and may change.
 
+mod detail;
+
 use std::collections::BTreeMap;
 use std::error::Error as StdError;
 use std::fmt;
@@ -53,6 +55,12 @@ impl Error {
         !(sound || self.is_conflict() || self.is_not_registered())
     }
 
+    /// Whether it passes by itself, as far as one can tell.
+    pub(crate) fn is_transient(&self) -> bool {
+        let broker = matches!(*self.0, Kind::Broker(_));
+        broker || self.is_retryable() || self.is_not_registered()
+    }
+
     /// A transport's error, for the loops that log both alike.
     pub(crate) fn broker(error: BoxError) -> Self {
         Self(Box::new(Kind::Broker(error)))
@@ -77,7 +85,7 @@ impl Error {
             .database()
             .and_then(|error| error.as_db_error())
             .and_then(|error| error.detail());
-        pairs(detail.unwrap_or_default())
+        detail::pairs(detail.unwrap_or_default())
     }
 
     /// What the server, or this crate, advises to do.
@@ -171,30 +179,6 @@ fn chain<'a>(
     })
 }
 
-/// `a=1 b=two words c=3`: a value goes on until the next word with an equals sign.
-fn pairs(text: &str) -> BTreeMap<String, String> {
-    let mut found: Vec<(String, String)> = Vec::new();
-    for word in text.split_whitespace() {
-        match word.split_once('=') {
-            Some((key, value)) if is_key(key) => found.push((key.to_owned(), value.to_owned())),
-            _ => {
-                if let Some((_, value)) = found.last_mut() {
-                    value.push(' ');
-                    value.push_str(word);
-                }
-            }
-        }
-    }
-    found.into_iter().collect()
-}
-
-fn is_key(word: &str) -> bool {
-    !word.is_empty()
-        && word
-            .bytes()
-            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
-}
-
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.0 {
@@ -270,16 +254,6 @@ impl From<serde_json::Error> for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn detail_is_read_as_pairs() {
-        let read = pairs("stream_id=0197 expected=3 actual=4 reason=two words");
-        assert_eq!(read["expected"], "3");
-        assert_eq!(read["actual"], "4");
-        assert_eq!(read["reason"], "two words");
-        assert!(pairs("no pairs here").is_empty());
-        assert!(pairs("").is_empty());
-    }
 
     #[test]
     fn version_error_names_both_versions_and_the_remedy() {

@@ -20,6 +20,7 @@ pub mod database;
 pub mod demo;
 pub mod load;
 pub mod session;
+pub mod trace;
 pub mod worker;
 
 pub use cluster::Cluster;

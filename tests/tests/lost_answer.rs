@@ -9,14 +9,13 @@ use std::time::Duration;
 use postroom::transport::in_process::InProcess;
 use postroom::transport::{Envelope, Transport, TransportError};
 use postroom::worker::{Options, Receive, Worker, handler_fn};
-use postroom::{BoxError, InboxMessage, InboxWork, OutboxMessage, Postroom};
+use postroom::{InboxMessage, OutboxMessage, Postroom};
 use postroom_tests::database::Database;
+use postroom_tests::trace::{BUDGET, assert_applied_once_in_order, leave_trace, prepare, quick};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
-use tokio_postgres::{Config, Transaction};
+use tokio_postgres::Config;
 use uuid::Uuid;
-
-const BUDGET: Duration = Duration::from_secs(20);
 
 /// What stands between a worker and its server.
 #[derive(Default)]
@@ -124,20 +123,6 @@ async fn carry(client: TcpStream, socket: PathBuf, weather: Arc<Weather>) {
     up.abort();
 }
 
-async fn prepare(db: &Database) {
-    let table = "CREATE TABLE done (at bigint GENERATED ALWAYS AS IDENTITY, message_id uuid, stream_id uuid, n int)";
-    db.admin().run(table).await;
-}
-
-async fn leave_trace(work: &InboxWork, transaction: &Transaction<'_>) -> Result<(), BoxError> {
-    let n: i32 = work.payload()?;
-    let insert = "INSERT INTO done (message_id, stream_id, n) VALUES ($1, $2, $3)";
-    transaction
-        .execute(insert, &[&work.message_id, &work.stream_id, &n])
-        .await?;
-    Ok(())
-}
-
 async fn accept(db: &Database, streams: u128, numbers: std::ops::RangeInclusive<i32>) {
     let received: Vec<InboxMessage> = numbers
         .flat_map(|n| (1..=streams).map(move |stream| (n, Uuid::from_u128(stream))))
@@ -152,26 +137,6 @@ async fn accept(db: &Database, streams: u128, numbers: std::ops::RangeInclusive<
         .store_inbox_messages("c", &received)
         .await
         .expect("accepted");
-}
-
-async fn assert_applied_once_in_order(db: &Database, count: i64) {
-    assert_eq!(db.admin().number("SELECT count(*) FROM done").await, count);
-    assert_eq!(
-        db.admin()
-            .number("SELECT count(DISTINCT message_id) FROM done")
-            .await,
-        count
-    );
-    let disorder = "SELECT count(*) FROM (SELECT n, lag(n) OVER (PARTITION BY stream_id ORDER BY at) AS before FROM done) AS d
-                     WHERE n <> COALESCE(before, 0) + 1";
-    assert_eq!(db.admin().number(disorder).await, 0);
-}
-
-fn quick() -> Options {
-    Options {
-        poll: Duration::from_millis(50),
-        ..Options::default()
-    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -205,7 +170,7 @@ async fn lost_answers_of_an_inbox_worker_do_no_harm() {
             .wait_for("SELECT count(*) FROM done", &(3 * stored).to_string())
             .await;
     }
-    assert_applied_once_in_order(&db, i64::from(3 * stored)).await;
+    assert_applied_once_in_order(&db, 3 * stored as usize).await;
     assert_eq!(
         db.admin()
             .number("SELECT count(*) FROM postroom.dead_letter")
@@ -304,11 +269,14 @@ async fn a_lost_commit_of_a_receiver_stores_nothing_twice() {
     db.assert_sound().await;
 }
 
+/// Who published which message of which stream.
+type Note = (&'static str, Uuid, i32);
+
 /// A slow way to a broker that notes who published what.
 struct Slow {
     name: &'static str,
     broker: InProcess,
-    log: Arc<Mutex<Vec<(&'static str, Uuid, i32)>>>,
+    log: Arc<Mutex<Vec<Note>>>,
 }
 
 impl Transport for Slow {
@@ -350,7 +318,7 @@ async fn a_worker_cut_off_from_the_server_publishes_nothing_beside_its_successor
     .await;
     let (weather, log) = (
         Arc::new(Weather::default()),
-        Arc::new(Mutex::new(Vec::new())),
+        Arc::new(Mutex::new(Vec::<Note>::new())),
     );
     let broker = InProcess::new();
     let slow = |name| Slow {
@@ -426,11 +394,11 @@ async fn a_worker_cut_off_from_the_server_publishes_nothing_beside_its_successor
             "{log:?}"
         );
         let (last, next) = (
-            of("first").last().unwrap_or(0),
+            of("first").next_back().unwrap_or(0),
             of("second").next().unwrap_or(i32::MAX),
         );
         assert!(
-            next <= last + 1 && of("second").last() == Some(150),
+            next <= last + 1 && of("second").next_back() == Some(150),
             "{log:?}"
         );
     }

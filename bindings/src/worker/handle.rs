@@ -88,16 +88,17 @@ impl<H: Handler> Handle<H> {
                         "not done before the claim expires",
                     );
                 }
-                Err(Trouble::Again(error)) if backoff.failures() + 1 < TRIES => {
-                    tracing::debug!(%error, "tried again");
+                Err(Trouble::Again(error)) => {
                     if database_error(&*error).is_some_and(unavailable) {
                         session.forget();
                     }
+                    if backoff.failures() + 1 == TRIES {
+                        break refused(work, &*error);
+                    }
+                    tracing::debug!(%error, "tried again");
                     backoff.wait().await;
                 }
-                Err(Trouble::Again(error) | Trouble::Refused(error)) => {
-                    break failed(work, reason(&*error), &chain_text(&*error));
-                }
+                Err(Trouble::Refused(error)) => break refused(work, &*error),
             }
         };
         lock(&self.idle).push(session);
@@ -156,7 +157,7 @@ impl<H: Handler> Handle<H> {
             .await;
         handled
             .unwrap_or_else(|panic| Err(format!("panic: {}", panic_text(&*panic)).into()))
-            .map_err(refused)?;
+            .map_err(trouble)?;
         // A handler that swallows a database error leaves a transaction that COMMIT would silently
         // roll back; in such a one this statement fails.
         transaction
@@ -200,10 +201,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn database(error: tokio_postgres::Error) -> Trouble {
-    refused(error.into())
+    trouble(error.into())
 }
 
-fn refused(error: BoxError) -> Trouble {
+fn trouble(error: BoxError) -> Trouble {
     match database_error(&*error) {
         Some(cause) if conflict(cause) || unavailable(cause) => Trouble::Again(error),
         _ => Trouble::Refused(error),
@@ -212,12 +213,16 @@ fn refused(error: BoxError) -> Trouble {
 
 fn not_ours(error: Error) -> Trouble {
     if !error.is_not_registered() {
-        return refused(error.into());
+        return trouble(error.into());
     }
     match error.detail().get("outcome").map(String::as_str) {
         Some("unknown") => Trouble::Gone,
         _ => Trouble::Stale,
     }
+}
+
+fn refused(work: &InboxWork, error: &(dyn std::error::Error + 'static)) -> Outcome<Failure> {
+    failed(work, reason(error), &chain_text(error))
 }
 
 fn failed(work: &InboxWork, reason: FailureReason, error: &str) -> Outcome<Failure> {

@@ -87,7 +87,7 @@ impl Session {
 
     /// A call failed: logs it, drops a connection that is of no more use, and pauses.
     pub(crate) async fn recover(&mut self, what: &str, error: &Error) {
-        if error.is_retryable() || error.is_not_registered() {
+        if error.is_transient() {
             tracing::warn!(%error, "{what} failed; it is tried again");
         } else {
             tracing::error!(%error, "{what} failed; it is tried again");

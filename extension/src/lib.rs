@@ -6,8 +6,8 @@
 //! [`position`], [`batch`], upkeep (SQL only). Service rooms own no table: [`error`], [`config`],
 //! [`plan`], [`lock`], [`datum`], [`queue`].
 //!
-//! Lock order, everywhere: own mutex, victim's mutex (try), instance, claims, messages, holds, lanes;
-//! a store locks streams sorted, then ids sorted. Within one kind, ascending.
+//! Lock order, everywhere: own mutex, victim's eviction and mutex (try), instance, claims, messages,
+//! holds, lanes; a store locks streams sorted, then ids sorted. Within one kind, ascending.
 
 // The error type of the framework is large; it exists only on the way out of a failed call.
 #![allow(clippy::result_large_err)]

@@ -23,8 +23,14 @@ const STREAM: &str = "FLIGHTS";
 const DUPLICATE_WINDOW: Duration = Duration::from_millis(100);
 
 pub enum Broker {
-    Nats(Nats, Box<transport::nats::Nats>),
+    Nats(Box<JetStream>),
     InProcess(InProcess, Running),
+}
+
+pub struct JetStream {
+    server: Nats,
+    context: jetstream::Context,
+    transport: transport::nats::Nats,
 }
 
 impl Broker {
@@ -44,27 +50,31 @@ impl Broker {
             duplicate_window: DUPLICATE_WINDOW,
             ..Default::default()
         };
-        jetstream::new(client.clone()).create_stream(stream).await?;
-        Ok(Broker::Nats(
+        let context = jetstream::new(client.clone());
+        context.create_stream(stream).await?;
+        let transport = transport::nats::Nats::new(client, STREAM);
+        let broker = JetStream {
             server,
-            Box::new(transport::nats::Nats::new(client, STREAM)),
-        ))
+            context,
+            transport,
+        };
+        Ok(Broker::Nats(Box::new(broker)))
     }
 
     /// What a worker process connects to; none, if it shall only apply.
     pub fn url(&self) -> &str {
         match self {
-            Broker::Nats(server, _) => server.url(),
+            Broker::Nats(nats) => nats.server.url(),
             Broker::InProcess(..) => "none",
         }
     }
 
     pub fn describe(&self) -> String {
         match self {
-            Broker::Nats(server, _) => {
+            Broker::Nats(nats) => {
                 format!(
                     "broker: NATS JetStream at {}; the workers publish, receive and apply",
-                    server.url()
+                    nats.server.url()
                 )
             }
             Broker::InProcess(..) => {
@@ -75,17 +85,31 @@ impl Broker {
         }
     }
 
+    /// The sequence of the last message in the log.
+    pub async fn last(&self) -> Outcome<u64> {
+        match self {
+            Broker::Nats(nats) => Ok(nats
+                .context
+                .get_stream(STREAM)
+                .await?
+                .cached_info()
+                .state
+                .last_sequence),
+            Broker::InProcess(transport, _) => Ok(transport.published().len() as u64),
+        }
+    }
+
     /// The whole log, in the broker's order.
     pub async fn log(&self) -> Outcome<Vec<Published>> {
         match self {
-            Broker::Nats(_, transport) => read_log(&**transport).await,
+            Broker::Nats(nats) => read_log(&nats.transport).await,
             Broker::InProcess(transport, _) => read_log(transport).await,
         }
     }
 
     pub async fn stop(self) -> Outcome<()> {
         match self {
-            Broker::Nats(server, _) => Ok(server.stop().await?),
+            Broker::Nats(nats) => Ok(nats.server.stop().await?),
             Broker::InProcess(_, carrier) => match carrier.shutdown(worker::BUDGET).await {
                 true => Ok(()),
                 false => Err("the publisher and receiver do not stop".into()),

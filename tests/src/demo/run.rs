@@ -119,6 +119,7 @@ impl<'a> Run<'a> {
             self.watch(&pace).reaches(half).await?;
             let killed = self.kill_one(seen).await?;
             self.watch(&pace).drained().await?;
+            watch::received(&self.db, &self.broker).await?;
             Ok(killed)
         };
         Ok(tokio::try_join!(storing, moving)?.1)

@@ -4,15 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use postroom::Postroom;
 use rustix::process::Signal;
 use tokio::time::sleep;
 use tokio_postgres::Client;
 
 use super::Outcome;
+use super::broker::Broker;
 use super::children::Worker;
 use super::progress::Progress;
 use super::starts::AllStarts;
 use super::store::Pace;
+use super::worker::CONSUMER;
 use crate::cluster::signal;
 
 const LOOK: Duration = Duration::from_millis(200);
@@ -96,17 +99,22 @@ const STATE: &str =
     (SELECT count(*) FROM postroom.dead_letter), (SELECT count(*) FROM postroom.hold),
     (SELECT count(*) FROM postroom.claim), (SELECT count(*) FROM demo.applied))";
 
+/// What someone who looks for the reason wants to see.
+const REASONS: [&str; 4] = [
+    "SELECT format('verify: %s: %s', rule, detail) FROM postroom.verify() LIMIT 20",
+    "SELECT format('lanes: %s %s owner %s, %s of them with a successor', queue, count(*), owner, count(successor))
+       FROM postroom.lane GROUP BY queue, owner",
+    "SELECT 'member: ' || m FROM postroom.member m",
+    "SELECT 'instance: ' || i FROM postroom.instance i",
+];
+
 async fn state(db: &Client) -> Outcome<String> {
     let mut state: String = db.query_one(STATE, &[]).await?.get(0);
-    for row in db
-        .query(
-            "SELECT format('%s: %s', rule, detail) FROM postroom.verify() LIMIT 20",
-            &[],
-        )
-        .await?
-    {
-        state.push('\n');
-        state += row.get(0);
+    for reason in REASONS {
+        for row in db.query(reason, &[]).await? {
+            state.push('\n');
+            state += row.get(0);
+        }
     }
     Ok(state)
 }
@@ -143,6 +151,23 @@ const IN_CLAIMS: &str = "WITH named AS (
       FROM postroom.claim c JOIN postroom.instance i USING (instance_id) WHERE i.process_id = $1)
     SELECT (SELECT count(*) FROM named n JOIN postroom.outbox o USING (message_id) WHERE n.queue = 'outbox'),
            (SELECT count(*) FROM named n JOIN postroom.inbox i USING (consumer_id, message_id) WHERE n.queue = 'inbox')";
+
+/// Waits until the receiver has stored the whole log: its last messages may be ones that the inbox
+/// knows already, and then nothing else tells that they are still to come.
+pub async fn received(db: &Client, broker: &Broker) -> Outcome<()> {
+    let start = Instant::now();
+    let last = broker.last().await?.to_string();
+    while Postroom::new(db).get_checkpoint(CONSUMER).await?.as_ref() != Some(&last) {
+        if start.elapsed() > STUCK {
+            return Err(format!(
+                "the receiver does not come to {last}, the end of the broker's log"
+            )
+            .into());
+        }
+        sleep(LOOK).await;
+    }
+    Ok(())
+}
 
 /// Waits until the server has noticed that a killed process is gone: its sessions are over, what
 /// they had committed is committed, and what they had not never will be.

@@ -233,6 +233,33 @@ async fn handlers_that_panic_or_hide_an_error_fail_their_message_only() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_handler_keeps_its_claim_by_renewal() {
+    let mut db = Database::create().await;
+    prepare(&db).await;
+    db.set(&[("postroom.lease", "2s"), ("postroom.max_attempts", "1")])
+        .await;
+    store_inbox(&db, 1, 2).await;
+    let handler = handler_fn(|work, transaction| {
+        Box::pin(async move {
+            tokio::time::sleep(Duration::from_secs(4)).await;
+            leave_trace(work, transaction).await
+        })
+    });
+    let running = worker(&db).handle("c", handler).start();
+    db.admin()
+        .wait_for("SELECT max(renewals) >= 2 FROM postroom.claim", "t")
+        .await;
+    wait_done(&db, 2).await;
+    assert_eq!(
+        db.admin()
+            .number("SELECT count(*) FROM postroom.dead_letter")
+            .await,
+        0
+    );
+    finish(&db, running).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hung_handler_is_ended_before_its_claim_expires() {
     let mut db = Database::create().await;
     prepare(&db).await;

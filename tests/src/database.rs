@@ -142,15 +142,13 @@ impl Database {
         self.admin.wait_for(&sql, "0").await;
     }
 
-    /// The instance has been silent for `seconds`: no heartbeat, no claim.
+    /// The instance has not been heard for `seconds`.
     pub async fn silence(&self, instance: &str, seconds: u32) {
         self.admin
             .run(&format!(
                 "UPDATE postroom.instance
                     SET lease_expiry = clock_timestamp() - interval '{seconds} s',
                         heartbeat_at = clock_timestamp() - interval '{seconds} s'
-                  WHERE instance_id = '{instance}';
-                 UPDATE postroom.member SET seen_at = clock_timestamp() - interval '{seconds} s'
                   WHERE instance_id = '{instance}'"
             ))
             .await;

@@ -141,6 +141,77 @@ async fn append_that_waits_for_its_stream_draws_no_number_and_holds_nobody_back(
     db.assert_sound().await;
 }
 
+/// An appender that has drawn a number before and announces nothing now, a reader that stands still
+/// at its look at the sequence, and the lock it waits for.
+async fn reader_before_the_sequence(
+    db: &Database,
+    reader: &Reader,
+) -> (Session, Session, postroom_tests::Running) {
+    let (late, lock) = (db.session().await, db.session().await);
+    late.run(&format!(
+        "BEGIN; SAVEPOINT a; {}; ROLLBACK TO a",
+        append("late")
+    ))
+    .await;
+    lock.run("BEGIN").await;
+    // Waits for the appender's lock on the sequence, and the reader waits behind it. The appender
+    // itself does not: it has its lock.
+    drop(lock.start("ALTER SEQUENCE postroom.sequence_order OWNER TO postgres"));
+    db.wait_blocked_by(&lock, &late).await;
+    let sql = format!(
+        "SELECT position, event_id FROM postroom.read_events({}, 10)",
+        reader.cursor
+    );
+    let reading = reader.session.start(&sql);
+    db.wait_blocked_by(&reader.session, &lock).await;
+    (late, lock, reading)
+}
+
+#[tokio::test]
+async fn announcements_are_read_after_the_sequence() {
+    let db = Database::create().await;
+    let mut reader = Reader::new(&db).await;
+    let (late, lock, reading) = reader_before_the_sequence(&db, &reader).await;
+    let number = late.number(&append("late")).await;
+    db.admin()
+        .run(&format!("SELECT pg_cancel_backend({})", lock.pid()))
+        .await;
+    let rows = finish(reading).await;
+    let reached: i64 = rows[0].trim_end_matches('|').parse().expect("a position");
+    assert!(
+        reached < number,
+        "{number} is still to come, and the reader is at {reached}"
+    );
+    late.run("COMMIT").await;
+    reader.catch_up().await;
+    assert_eq!(reader.seen, [number]);
+    db.assert_sound().await;
+}
+
+#[tokio::test]
+async fn events_are_read_in_a_snapshot_younger_than_the_position() {
+    let db = Database::create().await;
+    let mut reader = Reader::new(&db).await;
+    let (late, lock, reading) = reader_before_the_sequence(&db, &reader).await;
+    let number = late.number(&append("late")).await;
+    late.run("COMMIT").await;
+    db.admin()
+        .wait_for(
+            &format!(
+                "SELECT state FROM pg_stat_activity WHERE pid = {}",
+                lock.pid()
+            ),
+            "idle in transaction",
+        )
+        .await;
+    lock.run("ROLLBACK").await;
+    let rows = finish(reading).await;
+    assert_eq!(rows.len(), 2, "what is settled is shown: {rows:?}");
+    reader.catch_up().await;
+    assert_eq!(reader.seen, [number]);
+    db.assert_sound().await;
+}
+
 #[tokio::test]
 async fn append_after_a_rolled_back_savepoint_announces_anew() {
     let db = Database::create().await;

@@ -456,6 +456,40 @@ async fn one_of_many_receivers_receives_and_order_is_the_brokers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_receiver_goes_on_where_the_stored_position_says() {
+    let db = Database::create().await;
+    let broker = InProcess::new();
+    for n in 0..10 {
+        broker
+            .publish(&conformance::sample("d", n))
+            .await
+            .expect("confirmed");
+    }
+    let running = worker(&db)
+        .receive(Receive::new("c", broker.clone(), "d"))
+        .start();
+    let position = "SELECT position FROM postroom.consumer_checkpoint";
+    db.admin().wait_for(position, "10").await;
+    db.admin().run("DELETE FROM postroom.inbox; DELETE FROM postroom.inbox_seen; SELECT postroom.set_checkpoint('c', '5')").await;
+    broker
+        .publish(&conformance::sample("d", 10))
+        .await
+        .expect("confirmed");
+    db.admin().wait_for(position, "11").await;
+    let stored = db
+        .admin()
+        .rows("SELECT message_id FROM postroom.inbox ORDER BY sequence_order")
+        .await;
+    let published: Vec<String> = broker
+        .published()
+        .iter()
+        .map(|one| one.message_id.to_string())
+        .collect();
+    assert_eq!(stored, published[5..]);
+    finish(&db, running).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_evicted_worker_goes_on_as_a_new_instance() {
     let db = Database::create().await;
     prepare(&db).await;

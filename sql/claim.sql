@@ -14,8 +14,10 @@ CREATE TABLE postroom.claim (
     CONSTRAINT claim_pkey PRIMARY KEY (claim_id)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
--- An instance's own claims of a queue, from its lowest one up.
-CREATE INDEX claim_instance_idx ON postroom.claim (queue, consumer_id, instance_id, claim_id);
+-- An instance's own claims of a queue, from its lowest one up. Partial, though the column is never null,
+-- so that a look-up by claim_id alone cannot be planned over it while the table is empty.
+CREATE INDEX claim_instance_idx ON postroom.claim (queue, consumer_id, instance_id, claim_id)
+    WHERE instance_id IS NOT NULL;
 
 CREATE FUNCTION postroom.claim_outbox(
     instance_id uuid,

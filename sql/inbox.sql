@@ -45,8 +45,9 @@ CREATE TABLE postroom.inbox_seen (
 ) WITH (autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 100000);
 SELECT pg_catalog.pg_extension_config_dump('postroom.inbox_seen', '');
 
--- Pruning walks the oldest records of a consumer.
-CREATE INDEX inbox_seen_age_idx ON postroom.inbox_seen (consumer_id, seen_at);
+-- Pruning walks the oldest records. Without the consumer, so that a look-up of one id cannot be planned
+-- over it while the table is empty.
+CREATE INDEX inbox_seen_age_idx ON postroom.inbox_seen (seen_at);
 
 -- How far a pull consumer has come; the position is opaque to us.
 CREATE TABLE postroom.consumer_checkpoint (

@@ -17,8 +17,10 @@ CREATE TABLE postroom.hold (
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 SELECT pg_catalog.pg_extension_config_dump('postroom.hold', 'WHERE due = ''infinity''');
 
--- Claims read the holds of a lane that are due, oldest first, suspects apart from the rest.
-CREATE INDEX hold_due_idx ON postroom.hold (queue, consumer_id, lane, suspect, due);
+-- Claims read the holds of a lane that are due, oldest first, suspects apart from the rest. Partial, so
+-- that a look-up of one hold cannot be planned over them while the table is empty.
+CREATE INDEX hold_due_idx ON postroom.hold (queue, consumer_id, lane, due) WHERE NOT suspect;
+CREATE INDEX hold_suspect_idx ON postroom.hold (queue, consumer_id, lane, due) WHERE suspect;
 
 -- One narrow row per message passed over; the message itself stays in its table. Only the owner of
 -- the lane, in a claim, and whoever takes messages out of a claim, puts rows here.

@@ -79,13 +79,15 @@ pub struct Steady {
     nest_level: i32,
 }
 
-const STEADY: [&CStr; 7] = [
+const STEADY: [&CStr; 9] = [
     c"enable_seqscan",
     c"enable_bitmapscan",
     c"enable_hashjoin",
     c"enable_mergejoin",
     c"enable_material",
     c"enable_memoize",
+    c"enable_sort",
+    c"enable_incremental_sort",
     c"jit",
 ];
 

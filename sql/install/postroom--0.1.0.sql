@@ -145,8 +145,10 @@ CREATE TABLE postroom.claim (
     CONSTRAINT claim_pkey PRIMARY KEY (claim_id)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
--- An instance's own claims of a queue, from its lowest one up.
-CREATE INDEX claim_instance_idx ON postroom.claim (queue, consumer_id, instance_id, claim_id);
+-- An instance's own claims of a queue, from its lowest one up. Partial, though the column is never null,
+-- so that a look-up by claim_id alone cannot be planned over it while the table is empty.
+CREATE INDEX claim_instance_idx ON postroom.claim (queue, consumer_id, instance_id, claim_id)
+    WHERE instance_id IS NOT NULL;
 
 CREATE FUNCTION postroom.claim_outbox(
     instance_id uuid,
@@ -379,8 +381,9 @@ CREATE TABLE postroom.inbox_seen (
 ) WITH (autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 100000);
 SELECT pg_catalog.pg_extension_config_dump('postroom.inbox_seen', '');
 
--- Pruning walks the oldest records of a consumer.
-CREATE INDEX inbox_seen_age_idx ON postroom.inbox_seen (consumer_id, seen_at);
+-- Pruning walks the oldest records. Without the consumer, so that a look-up of one id cannot be planned
+-- over it while the table is empty.
+CREATE INDEX inbox_seen_age_idx ON postroom.inbox_seen (seen_at);
 
 -- How far a pull consumer has come; the position is opaque to us.
 CREATE TABLE postroom.consumer_checkpoint (
@@ -446,8 +449,10 @@ CREATE TABLE postroom.hold (
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 SELECT pg_catalog.pg_extension_config_dump('postroom.hold', 'WHERE due = ''infinity''');
 
--- Claims read the holds of a lane that are due, oldest first, suspects apart from the rest.
-CREATE INDEX hold_due_idx ON postroom.hold (queue, consumer_id, lane, suspect, due);
+-- Claims read the holds of a lane that are due, oldest first, suspects apart from the rest. Partial, so
+-- that a look-up of one hold cannot be planned over them while the table is empty.
+CREATE INDEX hold_due_idx ON postroom.hold (queue, consumer_id, lane, due) WHERE NOT suspect;
+CREATE INDEX hold_suspect_idx ON postroom.hold (queue, consumer_id, lane, due) WHERE suspect;
 
 -- One narrow row per message passed over; the message itself stays in its table. Only the owner of
 -- the lane, in a claim, and whoever takes messages out of a claim, puts rows here.

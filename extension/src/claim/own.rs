@@ -8,12 +8,12 @@ use crate::retry::{self, Reap};
 use pgrx::datum::Uuid;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-// $1: queue, $2: consumer, $3: instance, $4: lowest claim
+// $1: queue, $2: consumer, $3: instance, $4: lowest claim. A pair and no order: only the index of
+// instances can then serve it, never that of claim ids.
 const OWN: &str = "
 SELECT claim_id, lease_expiry, solo, lanes, numbers
   FROM postroom.claim
- WHERE queue = $1 AND consumer_id = $2 AND instance_id = $3 AND claim_id >= $4
- ORDER BY claim_id";
+ WHERE queue = $1 AND consumer_id = $2 AND instance_id = $3 AND (instance_id, claim_id) >= ($3, $4)";
 
 // $1: claims; none of their messages exists, so nobody can report on them any more
 const SWEEP: &str = "
@@ -65,6 +65,7 @@ impl Own {
             numbers: row.must(5),
             survivors: Vec::new(),
         })?;
+        claims.sort_by_key(|claim| claim.claim_id);
         let lanes = claims
             .iter()
             .flat_map(|claim| claim.lanes.clone())

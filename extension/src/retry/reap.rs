@@ -18,12 +18,12 @@ SELECT lanes, numbers
    FOR UPDATE SKIP LOCKED";
 const DELETE_CLAIM: &str = "DELETE FROM postroom.claim WHERE claim_id = $1";
 
-// $1: queue, $2: consumer, $3: instance, $4: lowest claim
+// $1: queue, $2: consumer, $3: instance, $4: lowest claim. A pair and no order: only the index of
+// instances can then serve it, never that of claim ids.
 const CLAIMS_OF: &str = "
 SELECT claim_id, lanes
   FROM postroom.claim
- WHERE queue = $1 AND consumer_id = $2 AND instance_id = $3 AND claim_id >= $4
- ORDER BY claim_id";
+ WHERE queue = $1 AND consumer_id = $2 AND instance_id = $3 AND (instance_id, claim_id) >= ($3, $4)";
 
 /// Which claims are taken back, and whether that is charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,9 @@ fn claims_of(queue: &Queue, owner: Uuid, lowest: i64) -> Result<Vec<(i64, Vec<i1
         arg(owner),
         arg(lowest),
     ];
-    plan::rows(CLAIMS_OF, &args, |row| (row.must(1), row.must(2)))
+    let mut claims = plan::rows(CLAIMS_OF, &args, |row| (row.must(1), row.must(2)))?;
+    claims.sort_by_key(|(claim_id, _)| *claim_id);
+    Ok(claims)
 }
 
 /// Takes back one claim in one step: holds, charges, burials, aside, and the claim's end. False if its

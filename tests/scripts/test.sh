@@ -38,7 +38,7 @@ lint_extension() { cargo clippy -p postroom-extension --all-targets --no-default
 pg_test() { "$SCRIPTS/as-pg" cargo pgrx test "pg$1" -p postroom-extension; }
 clients() {
     cargo pgrx install -p postroom-extension -c "$(pg_config "$1")" &&
-        PG_CONFIG=$(pg_config "$1") cargo test "${crates[@]}"
+        PG_CONFIG=$(pg_config "$1") cargo test "${crates[@]}" --no-fail-fast
 }
 
 # shellcheck disable=SC2086

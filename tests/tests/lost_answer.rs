@@ -405,3 +405,56 @@ async fn a_worker_cut_off_from_the_server_publishes_nothing_beside_its_successor
     assert!(first.shutdown(BUDGET).await && second.shutdown(BUDGET).await);
     db.assert_sound().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_that_runs_out_is_given_back_in_time() {
+    let mut db = Database::create().await;
+    db.set(&[
+        ("postroom.lease", "2s"),
+        ("postroom.renewals", "0"),
+        ("postroom.max_attempts", "1"),
+    ])
+    .await;
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let broker = InProcess::new();
+    let slow = Slow {
+        name: "only",
+        broker: broker.clone(),
+        log: log.clone(),
+    };
+    let messages: Vec<OutboxMessage> = (1..=100)
+        .map(|n| {
+            OutboxMessage::new("t", &n)
+                .expect("JSON")
+                .stream_id(Uuid::from_u128(1))
+                .destination("d")
+        })
+        .collect();
+    let session = db.session().await;
+    Postroom::new(session.client())
+        .store_outbox_messages(&messages)
+        .await
+        .expect("stored");
+    let running = Worker::new(road(&db, Arc::default()).await, "only")
+        .options(quick())
+        .publish(slow)
+        .start();
+    db.admin()
+        .wait_for("SELECT count(*) FROM postroom.outbox", "0")
+        .await;
+    let published: Vec<i32> = log
+        .lock()
+        .expect("no panic inside")
+        .iter()
+        .map(|(.., n)| *n)
+        .collect();
+    assert_eq!(published, (1..=100).collect::<Vec<i32>>());
+    assert_eq!(
+        db.admin()
+            .number("SELECT count(*) FROM postroom.dead_letter")
+            .await,
+        0
+    );
+    assert!(running.shutdown(BUDGET).await);
+    db.assert_sound().await;
+}

@@ -415,12 +415,11 @@ async fn a_claim_that_runs_out_is_given_back_in_time() {
         ("postroom.max_attempts", "1"),
     ])
     .await;
-    let log = Arc::new(Mutex::new(Vec::new()));
     let broker = InProcess::new();
     let slow = Slow {
         name: "only",
         broker: broker.clone(),
-        log: log.clone(),
+        log: Arc::default(),
     };
     let messages: Vec<OutboxMessage> = (1..=100)
         .map(|n| {
@@ -442,11 +441,11 @@ async fn a_claim_that_runs_out_is_given_back_in_time() {
     db.admin()
         .wait_for("SELECT count(*) FROM postroom.outbox", "0")
         .await;
-    let published: Vec<i32> = log
-        .lock()
-        .expect("no panic inside")
+    // What was cut short at the end of a claim did not arrive, and cost nothing.
+    let published: Vec<i32> = broker
+        .published()
         .iter()
-        .map(|(.., n)| *n)
+        .map(|one| one.payload.get().parse().expect("a number"))
         .collect();
     assert_eq!(published, (1..=100).collect::<Vec<i32>>());
     assert_eq!(

@@ -236,20 +236,20 @@ async fn handlers_that_panic_or_hide_an_error_fail_their_message_only() {
 async fn a_slow_handler_keeps_its_claim_by_renewal() {
     let mut db = Database::create().await;
     prepare(&db).await;
-    db.set(&[("postroom.lease", "2s"), ("postroom.max_attempts", "1")])
+    db.set(&[("postroom.lease", "4s"), ("postroom.max_attempts", "1")])
         .await;
     store_inbox(&db, 1, 2).await;
     let handler = handler_fn(|work, transaction| {
         Box::pin(async move {
             if work.payload::<i32>()? == 1 {
-                tokio::time::sleep(Duration::from_secs(4)).await;
+                tokio::time::sleep(Duration::from_secs(7)).await;
             }
             leave_trace(work, transaction).await
         })
     });
     let running = worker(&db).handle("c", handler).start();
     db.admin()
-        .wait_for("SELECT max(renewals) >= 2 FROM postroom.claim", "t")
+        .wait_for("SELECT max(renewals) >= 1 FROM postroom.claim", "t")
         .await;
     wait_done(&db, 2).await;
     assert_eq!(

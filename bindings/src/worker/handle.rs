@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use tokio::time::Instant;
 use tokio_postgres::Client;
 use tokio_postgres::types::Type;
 use tracing::Instrument;
@@ -75,11 +76,12 @@ impl<H: Handler> Handle<H> {
         let Some(mut session) = self.session() else {
             return Outcome::Stopped;
         };
-        let mut backoff = Backoff::default();
+        let (begun, mut backoff) = (Instant::now(), Backoff::default());
         let outcome = loop {
             match self.once(&mut session, work, held).await {
                 Ok(()) | Err(Trouble::Gone) => break Outcome::Completed,
                 Err(Trouble::Stale) => break Outcome::Stopped,
+                Err(Trouble::Late) if !held.had_its_time(begun) => return Outcome::Stopped,
                 // With the connection goes whatever the handler left there.
                 Err(Trouble::Late) => {
                     return failed(

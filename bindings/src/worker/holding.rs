@@ -69,6 +69,13 @@ impl Held {
         !self.given_up.load(Ordering::Relaxed) && Instant::now() < self.deadline()
     }
 
+    /// Whether what began then and is not done at the deadline is to blame: it had at least half a
+    /// lease. Else it began late, is given back, and begins the next claim of its stream.
+    pub(crate) fn had_its_time(&self, begun: Instant) -> bool {
+        let (_, left) = *lock(&self.lease);
+        begun.elapsed() * 2 >= left
+    }
+
     /// Runs until the claim's deadline, which renewals move; `None` if that comes first.
     pub(crate) async fn until_deadline<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = std::pin::pin!(work);
@@ -136,6 +143,16 @@ mod tests {
         tokio::time::advance(LEASE).await;
         due[0].renew_no_more();
         assert!(holding.due_for_renewal().is_empty() && !due[0].good());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_what_had_half_a_lease_is_to_blame() {
+        let held = held().await;
+        let early = Instant::now();
+        tokio::time::advance(LEASE * 2 / 3).await;
+        let late = Instant::now();
+        tokio::time::advance(LEASE / 6).await;
+        assert!(held.had_its_time(early) && !held.had_its_time(late));
     }
 
     #[tokio::test(start_paused = true)]

@@ -4,6 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
+use tokio::time::Instant;
 use tokio_postgres::Client;
 use tracing::Instrument;
 use uuid::Uuid;
@@ -58,6 +59,7 @@ impl<T: Transport> Queue for Publish<T> {
             traceparent = envelope.traceparent,
             tracestate = envelope.tracestate,
         );
+        let begun = Instant::now();
         let publish = AssertUnwindSafe(self.transport.publish(&envelope))
             .catch_unwind()
             .instrument(span);
@@ -73,6 +75,7 @@ impl<T: Transport> Queue for Publish<T> {
                 FailureReason::TransportException,
                 format!("panic: {}", panic_text(&*panic)),
             ),
+            None if !held.had_its_time(begun) => return Outcome::Stopped,
             None => (
                 FailureReason::LeaseExpired,
                 "not confirmed before the claim expires".to_owned(),

@@ -19,7 +19,8 @@ pin() { # version and sha256 of the wheel
 
 dest=$1; shift
 for major in "$@"; do
-    read -r version sum <<<"$(pin "$major")"
+    pinned=$(pin "$major")
+    read -r version sum <<<"$pinned"
     home=$dest/$major
     [ "$(cat "$home/.complete" 2>/dev/null)" != "$version" ] || continue
     tmp=$dest/.tmp-$major; rm -rf "$tmp"; mkdir -p "$tmp/pg"

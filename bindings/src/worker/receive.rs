@@ -151,6 +151,7 @@ impl<T: Transport> Receive<T> {
         )?;
         loop {
             let received = broker(subscription.next(BATCH, WAIT).await)?;
+            session.well();
             let Some(last) = received.last().map(|one| one.position.clone()) else {
                 continue;
             };
@@ -158,7 +159,6 @@ impl<T: Transport> Receive<T> {
             for run in runs(&slots) {
                 self.store(session, &mut believed, run).await?;
             }
-            session.well();
             broker(subscription.acknowledge(&last).await)?;
         }
     }

@@ -151,14 +151,15 @@ impl<T: Transport> Receive<T> {
         )?;
         loop {
             let received = broker(subscription.next(BATCH, WAIT).await)?;
-            session.well();
             let Some(last) = received.last().map(|one| one.position.clone()) else {
+                session.well();
                 continue;
             };
             let slots: Vec<Slot> = received.into_iter().map(|one| self.slot(one)).collect();
             for run in runs(&slots) {
                 self.store(session, &mut believed, run).await?;
             }
+            session.well();
             broker(subscription.acknowledge(&last).await)?;
         }
     }

@@ -43,6 +43,16 @@ impl Database {
         }
     }
 
+    /// One that was made in another way.
+    pub async fn existing(cluster: &'static Cluster, name: &str) -> Database {
+        let admin = Session::connect(&cluster.url(name)).await;
+        Database {
+            name: name.to_string(),
+            cluster,
+            admin,
+        }
+    }
+
     pub fn name(&self) -> &str {
         &self.name
     }

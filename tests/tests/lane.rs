@@ -350,3 +350,37 @@ async fn streams_spread_evenly() {
         );
     }
 }
+
+#[tokio::test]
+async fn lane_handed_to_an_instance_that_leaves_is_served_again() {
+    let db = Database::create().await;
+    let (owner, joiner) = (Worker::register(&db).await, Worker::register(&db).await);
+    let lock = db.session().await;
+    owner.claim().await;
+    joiner.claim().await;
+    // The owner has seen the joiner and is about to hand lanes over; then the joiner leaves.
+    lock.run("BEGIN; SELECT count(*) FROM (SELECT FROM postroom.lane FOR UPDATE) AS l")
+        .await;
+    let handing_over = owner.start_claim();
+    db.wait_blocked_by(&owner.session, &lock).await;
+    let leaving = joiner.session.start(&format!(
+        "SELECT postroom.deregister_instance('{}')",
+        joiner.instance
+    ));
+    db.admin()
+        .wait_for(
+            &format!(
+                "SELECT state = 'idle' OR cardinality(pg_blocking_pids(pid)) > 0
+                   FROM pg_stat_activity WHERE pid = {}",
+                joiner.session.pid()
+            ),
+            "t",
+        )
+        .await;
+    lock.run("COMMIT").await;
+    postroom_tests::session::finish(handing_over).await;
+    postroom_tests::session::finish(leaving).await;
+    owner.session.run(ONE_PER_LANE).await;
+    assert_eq!(owner.work_off(64).await.len(), 64);
+    db.assert_sound().await;
+}

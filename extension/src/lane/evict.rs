@@ -30,9 +30,15 @@ UPDATE postroom.lane
    SET owner = NULL
  WHERE queue = $1 AND consumer_id = $2 AND owner = $3 AND NOT lane = ANY ($4)";
 
-// $1: queue, $2: consumer, $3: instance
+// $1: queue, $2: consumer, $3: instance; stays while somebody hands it a lane
 const LEAVE: &str = "
-DELETE FROM postroom.member WHERE queue = $1 AND consumer_id = $2 AND instance_id = $3";
+DELETE FROM postroom.member
+ WHERE queue = $1 AND consumer_id = $2
+   AND instance_id = ANY (ARRAY(
+       SELECT instance_id
+         FROM postroom.member
+        WHERE queue = $1 AND consumer_id = $2 AND instance_id = $3
+          FOR UPDATE SKIP LOCKED))";
 
 impl Roster<'_> {
     /// Cleans up after members that are gone, or that live and have stopped claiming.
@@ -97,14 +103,14 @@ fn mark_evicted(victim: Uuid, now: Instant) -> Result<bool> {
 fn free(queue: &Queue, member: &Member, what: Reap, now: Instant) -> Result<()> {
     let id = member.instance_id;
     let left = retry::reap_all(queue, id, member.lowest_claim, what, now)?;
-    let is_clean = left.is_empty();
-    let still_named: Vec<i16> = left.into_iter().flatten().collect();
-    let [name, consumer] = names(queue);
-    plan::execute(FREE, &[name, consumer, arg(id), arg(still_named)])?;
-    if is_clean && what != Reap::Lapsed {
+    // Before its lanes are freed, so that no lane is handed to it afterwards.
+    if left.is_empty() && what != Reap::Lapsed {
         let [name, consumer] = names(queue);
         plan::execute(LEAVE, &[name, consumer, arg(id)])?;
     }
+    let still_named: Vec<i16> = left.into_iter().flatten().collect();
+    let [name, consumer] = names(queue);
+    plan::execute(FREE, &[name, consumer, arg(id), arg(still_named)])?;
     Ok(())
 }
 

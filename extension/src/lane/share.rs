@@ -21,6 +21,15 @@ UPDATE postroom.lane
         LIMIT $5
           FOR UPDATE SKIP LOCKED))";
 
+// $1: queue, $2: consumer, $3: members. Whoever leaves deletes its row before it frees its lanes: it then
+// either sees the lane that was handed to it, or is not found here.
+const LOCK_MEMBERS: &str = "
+SELECT instance_id
+  FROM postroom.member
+ WHERE queue = $1 AND consumer_id = $2 AND instance_id = ANY ($3)
+ ORDER BY instance_id
+   FOR KEY SHARE SKIP LOCKED";
+
 // $1: queue, $2: consumer, $3: owner, $4: lanes, $5: new owners, $6: successors
 const HAND_OVER: &str = "
 UPDATE postroom.lane l
@@ -129,8 +138,10 @@ impl Roster<'_> {
         if moves.is_empty() {
             return Ok(false);
         }
+        let receivers = self.lock_members(moves.values().flatten().copied().collect())?;
         let (mut lanes, mut owners, mut successors) = (Vec::new(), Vec::new(), Vec::new());
         for (lane, next) in moves {
+            let next = next.filter(|next| receivers.contains(next));
             let waits = in_flight.contains(&lane);
             lanes.push(lane);
             owners.push(next.filter(|_| !waits).unwrap_or(self.me));
@@ -146,6 +157,16 @@ impl Roster<'_> {
             arg(successors),
         ];
         Ok(plan::execute(HAND_OVER, &args)? > 0)
+    }
+}
+
+impl Roster<'_> {
+    /// Those of the members that are not leaving just now; they cannot before this transaction ends.
+    fn lock_members(&self, ids: BTreeSet<Uuid>) -> Result<BTreeSet<Uuid>> {
+        let [queue, consumer] = names(self.queue);
+        let args = [queue, consumer, arg(ids.into_iter().collect::<Vec<_>>())];
+        let found = plan::rows(LOCK_MEMBERS, &args, |row| row.id(1))?;
+        Ok(found.into_iter().collect())
     }
 }
 

@@ -560,6 +560,7 @@ async fn overlapping_stores_never_deadlock() {
     // Completions of the same messages at the same time.
     let worker = Worker::register(&db).await;
     while Instant::now() < until {
+        assert_eq!(worker.heartbeat().await, "alive");
         let items = worker.claim().await;
         worker.complete(&items).await;
         tokio::time::sleep(Duration::from_millis(20)).await;

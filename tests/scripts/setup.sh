@@ -21,6 +21,8 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
+# The build of pgrx wants every server that its configuration names, whichever one it builds for.
+[ -z "$tools" ] || pg="15 16 17 18"
 
 [ "$(uname -sm)" = "Linux x86_64" ] || die "the pinned Postgres and broker builds are for Linux on x86_64; this is $(uname -sm)"
 command -v cargo >/dev/null || die "Rust is missing: install 1.95 or newer with rustup, then run this again"

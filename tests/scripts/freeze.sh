@@ -8,7 +8,8 @@ set -euo pipefail
 cd "$ROOT"
 version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 frozen=sql/install/postroom--$version.sql
-if [ "$1" = check ] && ! compgen -G 'sql/install/*.sql' >/dev/null; then echo "nothing is frozen yet"; exit 0; fi
+# Before its release a version's catalog is held by the test that compares it with an upgraded one.
+if [ "$1" = check ] && [ ! -e "$frozen" ]; then echo "$version is not frozen yet"; exit 0; fi
 lock_cache
 begin_run
 cargo pgrx schema "pg${2:-17}" -p postroom-extension -o "$TMPDIR/schema.sql"

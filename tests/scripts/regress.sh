@@ -15,7 +15,7 @@ pg=$PG_HOME/$major
 cd "$ROOT"
 [ -x "$pg/bin/pg_config" ] || die "PostgreSQL $major is not in the cache yet: run make setup"
 log=$LOGS/install-$major.log
-cargo pgrx install -p postroom-extension -c "$pg/bin/pg_config" >"$log" 2>&1 9>&- || { cat "$log"; exit 1; }
+"$SCRIPTS/install-extension.sh" "$major" >"$log" 2>&1 9>&- || { cat "$log"; exit 1; }
 
 # Server programs run as an ordinary user; clients and cargo do not care.
 server=$(mktemp -d "$TMPDIR/r.XXXX"); as=()

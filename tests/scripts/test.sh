@@ -38,7 +38,7 @@ lint_extension() { cargo clippy -p postroom-extension --all-targets --no-default
 pg_test() { "$SCRIPTS/as-pg" cargo pgrx test "pg$1" -p postroom-extension; }
 # The storms last a minute each on the first version, less on the others.
 clients() {
-    cargo pgrx install -p postroom-extension -c "$(pg_config "$1")" || return
+    "$SCRIPTS/install-extension.sh" "$1" || return
     local settings=("PG_CONFIG=$(pg_config "$1")")
     [ "$1" != "${majors%% *}" ] || settings+=(POSTROOM_LONG=1)
     env "${settings[@]}" cargo test "${crates[@]}" --no-fail-fast

@@ -1,13 +1,14 @@
-//! Processes are killed with `kill -9`: workers, backends, the server. These servers run with fsync
-//! and synchronous commits.
+//! Processes that work while others are killed.
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use postroom_tests::cluster::{self, Cluster};
+use postroom_tests::cluster;
 use postroom_tests::session::describe;
-use postroom_tests::worker::{payloads, send_sql};
-use postroom_tests::{Database, Session, Worker, load};
+use postroom_tests::worker::send_sql;
+use postroom_tests::{Database, Session, load};
+
+use crate::durable;
 
 const LEASE_MS: u64 = 2000;
 
@@ -66,21 +67,6 @@ impl Drop for Fleet {
             let _ = worker.wait();
         }
     }
-}
-
-async fn durable() -> (&'static Cluster, Database) {
-    let server: &'static Cluster = Box::leak(Box::new(Cluster::start(cluster::DURABLE)));
-    let mut db = Database::create_on(server).await;
-    load::prepare(&db, None).await;
-    db.set(&[
-        ("postroom.instance_lease", "2s"),
-        ("postroom.heartbeat", "500ms"),
-        ("postroom.lease", "20s"),
-        ("postroom.backoff", "100ms"),
-        ("postroom.max_attempts", "4"),
-    ])
-    .await;
-    (server, db)
 }
 
 /// Stores until told to stop; a lost connection is opened again.
@@ -270,88 +256,5 @@ async fn killed_server_and_killed_backends_lose_nothing_and_keep_the_order() {
     drain(&db, &mut fleet).await;
     assert_eq!(load::faults(db.admin()).await, Vec::<String>::new());
     assert!(db.admin().number("SELECT sum(n) FROM counter").await > 100);
-    db.assert_sound().await;
-}
-
-#[tokio::test]
-async fn answered_claim_survives_the_power_whatever_the_session_asked_for() {
-    let mut settings = cluster::DURABLE.to_vec();
-    // Nobody else writes the log out in time.
-    settings.push(("wal_writer_delay", "10000"));
-    settings.push(("wal_writer_flush_after", "1GB"));
-    settings.push(("autovacuum", "off"));
-    let server: &'static Cluster = Box::leak(Box::new(Cluster::start(&settings)));
-    let mut db = Database::create_on(server).await;
-    let worker = Worker::register(&db).await;
-    worker.claim().await;
-    worker.session.run(&send_sql("s", &["1", "2"])).await;
-    worker.session.run("SET synchronous_commit = off").await;
-    let items = worker.claim().await;
-    assert_eq!(items.len(), 2);
-    server.crash();
-    server.start_server();
-    db.reconnect().await;
-    let back = worker.second_session(&db).await;
-    let known = back
-        .session
-        .rows(&format!(
-            "SELECT claim_id FROM postroom.read_claims('{}')",
-            worker.instance
-        ))
-        .await;
-    assert_eq!(known, [items[0].claim.clone()], "its client works on it");
-    assert_eq!(back.complete(&items).await, ["applied", "applied"]);
-    db.assert_sound().await;
-}
-
-#[tokio::test]
-async fn claim_cut_off_by_a_crash_leaves_its_messages() {
-    let server: &'static Cluster = Box::leak(Box::new(Cluster::start(cluster::DURABLE)));
-    let mut db = Database::create_on(server).await;
-    let worker = Worker::register(&db).await;
-    worker.session.run(&send_sql("s", &["1", "2"])).await;
-    worker.session.run("BEGIN").await;
-    assert_eq!(worker.claim().await.len(), 2);
-    server.crash();
-    server.start_server();
-    db.reconnect().await;
-    let back = worker.second_session(&db).await;
-    assert_eq!(back.heartbeat().await, "alive");
-    let items = back.claim_some().await;
-    assert_eq!((payloads(&items), items[0].attempt), (vec!["1", "2"], 1));
-    assert_eq!(back.complete(&items).await, ["applied", "applied"]);
-    db.assert_sound().await;
-}
-
-#[tokio::test]
-async fn fleet_that_comes_back_after_an_outage_evicts_nobody() {
-    let server: &'static Cluster = Box::leak(Box::new(Cluster::start(cluster::DURABLE)));
-    let mut db = Database::create_on(server).await;
-    db.set(&[("postroom.instance_lease", "1s")]).await;
-    let mut workers = Vec::new();
-    for n in 0..4 {
-        let worker = Worker::register(&db).await;
-        worker
-            .session
-            .run(&send_sql(&format!("s{n}"), &["x"]))
-            .await;
-        workers.push(worker);
-    }
-    let held = workers[0].claim().await;
-    assert_eq!(held.len(), 4);
-    server.crash();
-    tokio::time::sleep(Duration::from_millis(1200)).await;
-    server.start_server();
-    db.reconnect().await;
-    let mut back = Vec::new();
-    for worker in &workers {
-        back.push(worker.second_session(&db).await);
-    }
-    // The last one is the first to come back, and asks for work at once.
-    for worker in back.iter().rev() {
-        assert_eq!(worker.heartbeat().await, "alive");
-        assert_eq!(worker.claim().await, []);
-    }
-    assert_eq!(back[0].complete(&held).await, ["applied"; 4]);
     db.assert_sound().await;
 }

@@ -1,40 +1,9 @@
-//! The one atomic call.
+//! What one call does, and that it is all or nothing.
 
-use postroom_tests::session::{finish, finish_any};
 use postroom_tests::worker::{receive_sql, send_sql};
-use postroom_tests::{Database, Session, Worker};
+use postroom_tests::{Database, Worker};
 
-const ME: &str = "11111111-1111-4111-8111-111111111111";
-const A: &str = "22222222-2222-4222-8222-222222222222";
-const B: &str = "33333333-3333-4333-8333-333333333333";
-
-/// One call of `ME`; kind, queue, message_id, outcome, claim_id, attempt, payload of each row.
-async fn call(session: &Session, arguments: &str) -> Vec<Vec<String>> {
-    let rows = session.rows(&call_sql(arguments)).await;
-    rows.iter()
-        .map(|row| row.split('|').map(str::to_string).collect())
-        .collect()
-}
-
-fn call_sql(arguments: &str) -> String {
-    let comma = if arguments.is_empty() { "" } else { ", " };
-    format!(
-        "SELECT kind, queue, message_id, outcome, claim_id, attempt, payload
-           FROM postroom.process_work_batch('{ME}', 'tests'{comma}{arguments})"
-    )
-}
-
-fn of_kind<'a>(rows: &'a [Vec<String>], kind: &str) -> Vec<&'a Vec<String>> {
-    rows.iter()
-        .filter(|row| row[0] == kind && !(kind == "work" && row[2].is_empty()))
-        .collect()
-}
-
-fn message(id: &str, payload: &str) -> String {
-    format!(
-        r#"{{"message_id": "{id}", "message_type": "note", "payload": "{payload}", "destination": "desk"}}"#
-    )
-}
+use crate::{A, B, ME, call, call_sql, message, of_kind};
 
 #[tokio::test]
 async fn empty_call_registers_and_refreshes() {
@@ -217,68 +186,6 @@ async fn call_with_one_bad_part_applies_nothing_and_can_be_repeated_without_it()
 }
 
 #[tokio::test]
-async fn repeated_call_is_harmless_and_gives_the_same_work() {
-    // The answer was lost; the client sends the very same call again, holding nothing.
-    let db = Database::create().await;
-    let session = db.session().await;
-    call(
-        &session,
-        &format!(
-            "new_outbox_messages => '[{}]', claims => '{{}}'",
-            message(A, "x")
-        ),
-    )
-    .await;
-    let first = call(&session, "holding => '{}'").await;
-    let claim = of_kind(&first, "work")[0][4].clone();
-    let again = format!(
-        r#"outbox_failures => '[{{"claim_id": {claim}, "message_id": "{A}", "error": "boom"}}]',
-           new_outbox_messages => '[{}]', holding => '{{}}'"#,
-        message(B, "y")
-    );
-    let one = call(&session, &again).await;
-    let two = call(&session, &again).await;
-    assert_eq!(of_kind(&one, "fail")[0][3], "applied");
-    assert_eq!(of_kind(&two, "fail")[0][3], "stale", "no second charge");
-    assert_eq!(of_kind(&one, "store")[0][3], "stored");
-    assert_eq!(of_kind(&two, "store")[0][3], "duplicate");
-    assert_eq!(
-        of_kind(&one, "work"),
-        of_kind(&two, "work"),
-        "the lost claim is given again"
-    );
-    assert_eq!(
-        session
-            .number(&format!(
-                "SELECT attempts FROM postroom.outbox WHERE message_id = '{A}'"
-            ))
-            .await,
-        1
-    );
-    db.assert_sound().await;
-}
-
-#[tokio::test]
-async fn connection_killed_after_the_commit_loses_nothing() {
-    let db = Database::create().await;
-    let session = db.session().await;
-    let arguments = format!(
-        "new_outbox_messages => '[{}]', holding => '{{}}'",
-        message(A, "x")
-    );
-    let lost = call(&session, &arguments).await;
-    db.terminate(&session).await;
-    let session = db.session().await;
-    let again = call(&session, &arguments).await;
-    assert_eq!(of_kind(&again, "work"), of_kind(&lost, "work"));
-    assert_eq!(
-        session.number("SELECT attempts FROM postroom.outbox").await,
-        0
-    );
-    db.assert_sound().await;
-}
-
-#[tokio::test]
 async fn claims_of_nothing_claims_nothing() {
     let db = Database::create().await;
     let session = db.session().await;
@@ -367,57 +274,6 @@ async fn failed_head_keeps_its_stream_back_in_the_next_call() {
         .map(|row| row[6].as_str())
         .collect();
     assert_eq!(payloads, ["\"1\"", "\"2\"", "\"3\""]);
-    db.assert_sound().await;
-}
-
-#[tokio::test]
-async fn call_that_waits_for_a_stream_does_not_keep_a_heartbeat_waiting() {
-    let db = Database::create().await;
-    let (session, appender, beat) = (db.session().await, db.session().await, db.session().await);
-    call(&session, "claims => '{}'").await;
-    appender
-        .run(&format!(
-            r#"BEGIN; SELECT postroom.append_events('{A}', '[{{"event_type": "e", "payload": 1}}]')"#
-        ))
-        .await;
-    let event = format!(
-        r#"{{"message_id": "{B}", "stream_id": "{A}", "message_type": "e", "payload": 1, "is_event": true}}"#
-    );
-    let waiting = session.start(&call_sql(&format!("new_outbox_messages => '[{event}]'")));
-    db.wait_blocked_by(&session, &appender).await;
-    let alive = finish(beat.start(&format!("SELECT postroom.heartbeat_instance('{ME}')"))).await;
-    assert_eq!(alive, ["alive"]);
-    appender.run("COMMIT").await;
-    finish(waiting).await;
-    db.assert_sound().await;
-}
-
-#[tokio::test]
-async fn two_calls_of_one_instance_do_not_share_work() {
-    let db = Database::create().await;
-    let (one, two) = (db.session().await, db.session().await);
-    call(&one, "").await;
-    for n in 0..50 {
-        one.run(&send_sql(&format!("s{n}"), &["x"])).await;
-    }
-    let (first, second) = (
-        one.start(&call_sql("max_messages => 20")),
-        two.start(&call_sql("max_messages => 20")),
-    );
-    let mut ids = Vec::new();
-    for running in [first, second] {
-        for row in finish_any(running).await.expect("no error") {
-            let columns: Vec<&str> = row.split('|').collect();
-            if columns[0] == "work" && !columns[2].is_empty() {
-                ids.push(columns[2].to_string());
-            }
-        }
-    }
-    let total = ids.len();
-    ids.sort();
-    ids.dedup();
-    assert_eq!(ids.len(), total);
-    assert!(total >= 20);
     db.assert_sound().await;
 }
 

@@ -1,0 +1,6 @@
+//! For a while this work is yours.
+
+mod answer;
+mod order;
+mod race;
+mod report;

@@ -161,7 +161,7 @@ pub fn claim(queue: &Queue, request: &Request) -> Result<Granted> {
     if !hand.messages.is_empty() {
         hand.messages.sort_by_key(|message| message.number);
         granted.claim_id = insert(queue, me, lease_expiry, hand.solo, &hand.messages)?;
-        granted.bodies = queue.bodies(&hand.messages)?;
+        granted.bodies = hand.into_bodies()?;
     }
     Ok(granted)
 }

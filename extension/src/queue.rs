@@ -87,26 +87,27 @@ pub struct Body {
 }
 
 impl Body {
-    pub fn read(row: &Row) -> Body {
+    /// Reads the columns of a body, from `first` on.
+    pub fn read(row: &Row, first: i32) -> Body {
         Body {
-            number: row.must(1),
-            message_id: row.id(2),
-            stream_id: row.get(3),
-            partition_number: row.must(4),
-            destination: row.get(5),
-            message_type: row.must(6),
-            payload: row.json(7),
-            metadata: row.json(8),
-            scope: row.json(9),
-            is_event: row.must(10),
-            correlation_id: row.get(11),
-            causation_id: row.get(12),
-            source: row.get(13),
-            traceparent: row.get(14),
-            tracestate: row.get(15),
-            occurred_at: row.get(16),
-            attempt: row.must::<i32>(17) + 1,
-            stored_at: row.instant(18),
+            number: row.must(first),
+            message_id: row.id(first + 1),
+            stream_id: row.get(first + 2),
+            partition_number: row.must(first + 3),
+            destination: row.get(first + 4),
+            message_type: row.must(first + 5),
+            payload: row.json(first + 6),
+            metadata: row.json(first + 7),
+            scope: row.json(first + 8),
+            is_event: row.must(first + 9),
+            correlation_id: row.get(first + 10),
+            causation_id: row.get(first + 11),
+            source: row.get(first + 12),
+            traceparent: row.get(first + 13),
+            tracestate: row.get(first + 14),
+            occurred_at: row.get(first + 15),
+            attempt: row.must::<i32>(first + 16) + 1,
+            stored_at: row.instant(first + 17),
         }
     }
 }
@@ -163,10 +164,13 @@ impl Queue {
 
     /// Everything a worker needs of the messages at these places, in order.
     pub fn bodies(&self, messages: &[Message]) -> Result<Vec<Body>> {
+        if messages.is_empty() {
+            return Ok(Vec::new());
+        }
         let lanes: Vec<i16> = messages.iter().map(|message| message.lane).collect();
         let numbers: Vec<i64> = messages.iter().map(|message| message.number).collect();
         let args = [arg(self.consumer.clone()), arg(lanes), arg(numbers)];
-        plan::rows(self.statements().bodies, &args, Body::read)
+        plan::rows(self.statements().bodies, &args, |row| Body::read(row, 1))
     }
 
     /// Moves messages to the dead letters.

@@ -8,7 +8,7 @@ use crate::config::ANSWER_BYTES;
 use crate::datum::Instant;
 use crate::error::Result;
 use crate::lane::Lane;
-use crate::queue::{Key, Message, Queue};
+use crate::queue::{Body, Key, Message, Queue};
 use crate::retry::{due, hold};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -32,6 +32,10 @@ pub struct Hand<'a> {
     /// could make one that waits, and he is then later than this claim.
     pub(super) anyone_waits: bool,
     pub messages: Vec<Message>,
+    /// Of the messages that came from lanes.
+    bodies: Vec<Body>,
+    /// The messages that came from aside, their bodies still to be read.
+    bare: Vec<Message>,
     bytes: i64,
     pub(super) is_full: bool,
     /// Something was left that could be taken at once.
@@ -50,6 +54,8 @@ impl<'a> Hand<'a> {
             streams: HashSet::new(),
             anyone_waits: hold::any(queue)?,
             messages: Vec::new(),
+            bodies: Vec::new(),
+            bare: Vec::new(),
             bytes: 0,
             is_full: false,
             come_back: false,
@@ -63,12 +69,23 @@ impl<'a> Hand<'a> {
         self.messages.len() < limit && fits && (known || self.streams.len() < self.limits.streams)
     }
 
-    pub(super) fn take(&mut self, message: Message) {
+    pub(super) fn take(&mut self, message: Message, body: Option<Body>) {
+        match body {
+            Some(body) => self.bodies.push(body),
+            None => self.bare.push(message.clone()),
+        }
         self.bytes += message.bytes;
         // What came from aside is met again in its lane while the low-water lags behind.
         self.in_flight.insert(message.number);
         self.streams.insert(message.key());
         self.messages.push(message);
+    }
+
+    /// The bodies of all messages of the hand, in order.
+    pub fn into_bodies(mut self) -> Result<Vec<Body>> {
+        self.bodies.extend(self.queue.bodies(&self.bare)?);
+        self.bodies.sort_by_key(|body| body.number);
+        Ok(self.bodies)
     }
 
     /// The oldest due suspect, if none is out: its head alone, so that what kills a worker is buried
@@ -143,7 +160,7 @@ impl<'a> Hand<'a> {
                     break;
                 }
                 Some(message) if self.has_room(&message, limit) => {
-                    self.take(message);
+                    self.take(message, None);
                     took = true;
                 }
                 Some(_) => {

@@ -5,7 +5,7 @@ use crate::config;
 use crate::error::Result;
 use crate::lane::{self, Lane};
 use crate::plan::{self, arg};
-use crate::queue::{Key, Message};
+use crate::queue::{Body, Key, Message};
 use crate::retry::hold::{self, Hold};
 use std::collections::HashSet;
 
@@ -73,13 +73,16 @@ impl Hand<'_> {
             let is_last = found.len() < page;
             *scanned += found.len();
             let waiting = if self.anyone_waits {
-                self.waiting_among(&found)?
+                hold::among(
+                    self.queue,
+                    &found.iter().map(|(message, _)| message.key()).collect(),
+                )?
             } else {
                 HashSet::new()
             };
-            for message in found {
+            for (message, body) in found {
                 let number = message.number;
-                if !self.meet(message, &waiting, aside) {
+                if !self.meet(message, body, &waiting, aside) {
                     return Ok(number);
                 }
                 low = number + 1;
@@ -99,6 +102,7 @@ impl Hand<'_> {
     fn meet(
         &mut self,
         message: Message,
+        body: Body,
         waiting: &HashSet<Key>,
         aside: &mut Vec<(Key, i64)>,
     ) -> bool {
@@ -109,7 +113,7 @@ impl Hand<'_> {
         if self.busy.contains_key(&key) || waiting.contains(&key) {
             aside.push((key, message.number));
         } else if self.has_room(&message, self.limits.messages) {
-            self.take(message);
+            self.take(message, Some(body));
         } else {
             self.is_full = true;
             self.come_back = true;
@@ -117,7 +121,7 @@ impl Hand<'_> {
         !self.is_full
     }
 
-    fn read_lane(&self, lane: i16, from: i64, limit: usize) -> Result<Vec<Message>> {
+    fn read_lane(&self, lane: i16, from: i64, limit: usize) -> Result<Vec<(Message, Body)>> {
         let args = [
             arg(self.queue.consumer.clone()),
             arg(lane),
@@ -125,13 +129,9 @@ impl Hand<'_> {
             arg(limit as i64),
         ];
         let found = plan::rows(self.queue.statements().scan, &args, |row| {
-            Message::read(row, 1)
+            Message::read(row, 1).map(|message| (message, Body::read(row, 8)))
         })?;
         Ok(found.into_iter().flatten().collect())
-    }
-
-    fn waiting_among(&self, found: &[Message]) -> Result<HashSet<Key>> {
-        hold::among(self.queue, &found.iter().map(Message::key).collect())
     }
 
     /// Puts aside what was passed over and returns what stays in its lane after all: messages of a

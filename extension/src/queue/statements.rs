@@ -36,10 +36,12 @@ SELECT l.lane, h.sequence_order
         ORDER BY m.sequence_order
         LIMIT 1) h
  ORDER BY h.sequence_order"),
-            // $2: lane, $3: from, $4: at most
+            // $2: lane, $3: from, $4: at most. Place and body at once: most of what is met is taken.
             scan: concat!("
 SELECT m.lane, m.sequence_order, m.message_id, m.stream_id, pg_catalog.pg_column_size(m.payload),
-       m.attempts, m.scheduled_for
+       m.attempts, m.scheduled_for,
+       m.sequence_order, m.message_id, m.stream_id, m.partition_number, ", $special, ",
+       m.attempts, m.", $stored_at, "
   FROM postroom.", $table, " m
  WHERE ", $of, " m.lane = $2 AND m.sequence_order >= $3
  ORDER BY m.sequence_order

@@ -83,9 +83,9 @@ impl Batch {
         let mut by_claim: BTreeMap<i64, Vec<Uuid>> = BTreeMap::new();
         for (place, element) in envelope::elements(argument, &text)? {
             let completion: Completion = envelope::element(&place, element)?;
-            let claim_id = required(&format!("{place}.claim_id"), completion.claim_id)?;
-            let id = envelope::id(&format!("{place}.message_id"), completion.message_id)?;
-            let id = required(&format!("{place}.message_id"), id)?;
+            let claim_id = required(format_args!("{place}.claim_id"), completion.claim_id)?;
+            let id = envelope::id(format_args!("{place}.message_id"), completion.message_id)?;
+            let id = required(format_args!("{place}.message_id"), id)?;
             order.push((claim_id, id));
             by_claim.entry(claim_id).or_default().push(id);
         }

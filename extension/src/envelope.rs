@@ -8,6 +8,7 @@ use pgrx::datum::Uuid;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
+use std::fmt::Display;
 
 const KEYS: &str = "The keys of an envelope are listed in the documentation of the function; payload and metadata may hold anything.";
 
@@ -51,13 +52,13 @@ pub fn element<'a, T: Deserialize<'a>>(place: &str, element: &'a RawValue) -> Re
 }
 
 /// Reads an id; the all-zero uuid is refused.
-pub fn id(place: &str, text: Option<Cow<'_, str>>) -> Result<Option<Uuid>> {
+pub fn id(place: impl Display, text: Option<Cow<'_, str>>) -> Result<Option<Uuid>> {
     let Some(text) = text else {
         return Ok(None);
     };
     let parsed = uuid::Uuid::try_parse(&text).map_err(|_| {
         Error::bad(
-            place,
+            place.to_string(),
             "is no uuid",
             "Write it as 8-4-4-4-12 hexadecimal digits.",
         )
@@ -78,7 +79,7 @@ pub fn payload(place: &str, value: &RawValue) -> Result<Json> {
     Json::parse(value.get()).ok_or_else(|| Error::null(format!("{place}.payload")))
 }
 
-pub fn check_payload(place: &str, bytes: usize) -> Result<()> {
+pub fn check_payload(place: impl Display, bytes: usize) -> Result<()> {
     let limit = config::payload_max_bytes();
     if bytes > limit {
         return Err(Error::LimitExceeded {
@@ -91,10 +92,10 @@ pub fn check_payload(place: &str, bytes: usize) -> Result<()> {
     Ok(())
 }
 
-pub fn check_type(place: &str, name: &str) -> Result<()> {
+pub fn check_type(place: impl Display, name: &str) -> Result<()> {
     if name.trim().is_empty() {
         return Err(Error::bad(
-            place,
+            place.to_string(),
             "must not be empty",
             "Name the type of the message.",
         ));

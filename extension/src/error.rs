@@ -4,6 +4,7 @@
 use pgrx::datum::Uuid;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
+use std::fmt::Display;
 
 pub type Result<T> = core::result::Result<T, Error>;
 
@@ -78,23 +79,24 @@ impl Error {
     }
 }
 
-/// Takes the value of an argument that must not be null.
-pub fn required<T>(argument: &str, value: Option<T>) -> Result<T> {
-    value.ok_or_else(|| Error::null(argument))
+/// Takes the value of an argument that must not be null. Here and below the argument is named by what
+/// can be displayed: its text is made only when it is told.
+pub fn required<T>(argument: impl Display, value: Option<T>) -> Result<T> {
+    value.ok_or_else(|| Error::null(argument.to_string()))
 }
 
 /// Like [`required`], for ids: the all-zero uuid is nobody's.
-pub fn required_id(argument: &str, value: Option<Uuid>) -> Result<Uuid> {
-    let id = required(argument, value)?;
+pub fn required_id(argument: impl Display, value: Option<Uuid>) -> Result<Uuid> {
+    let id = required(&argument, value)?;
     check_id(argument, id)?;
     Ok(id)
 }
 
 /// Refuses the all-zero uuid, which clients send when they forgot to set an id.
-pub fn check_id(argument: &str, id: Uuid) -> Result<()> {
+pub fn check_id(argument: impl Display, id: Uuid) -> Result<()> {
     if id.as_bytes() == &[0; 16] {
         return Err(Error::bad(
-            argument,
+            argument.to_string(),
             "the all-zero uuid is no id",
             "Leave the key out or pass NULL where an id is optional; otherwise make one with postroom.new_id().",
         ));
@@ -103,9 +105,10 @@ pub fn check_id(argument: &str, id: Uuid) -> Result<()> {
 }
 
 /// Takes an argument that must not be null nor empty.
-pub fn required_text(argument: &str, value: Option<String>) -> Result<String> {
-    let text = required(argument, value)?;
+pub fn required_text(argument: impl Display, value: Option<String>) -> Result<String> {
+    let text = required(&argument, value)?;
     if text.trim().is_empty() {
+        let argument = argument.to_string();
         return Err(Error::bad(argument, "must not be empty", "Pass a name."));
     }
     Ok(text)

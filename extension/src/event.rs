@@ -65,9 +65,11 @@ fn append(
     let mut messages = Vec::new();
     for (place, element) in envelope::elements("events", &text)? {
         let event: Envelope = envelope::element(&place, element)?;
-        envelope::check_type(&format!("{place}.event_type"), &event.event_type)?;
+        envelope::check_type(format_args!("{place}.event_type"), &event.event_type)?;
+        let id = envelope::id(format_args!("{place}.event_id"), event.event_id)?;
         messages.push(NewMessage {
-            id: envelope::id(&format!("{place}.event_id"), event.event_id)?.unwrap_or_else(new_id),
+            id: id.unwrap_or_else(new_id),
+            id_is_new: id.is_none(),
             stream_id: Some(stream_id),
             destination: destination.clone(),
             message_type: event.event_type,

@@ -15,6 +15,7 @@ use crate::plan::{self, arg};
 use pgrx::datum::Uuid;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
+use std::fmt::Display;
 
 // $1: consumer
 const GET_CHECKPOINT: &str = "
@@ -45,11 +46,11 @@ fn store_inbox_messages(messages: Option<Json>, consumer_id: Option<String>) -> 
     Ok(accepted_rows(store(messages, Instant::now())?))
 }
 
-fn check(place: &str, message: &NewMessage) -> Result<()> {
-    envelope::check_type(&format!("{place}.message_type"), &message.message_type)?;
-    check_id(&format!("{place}.message_id"), message.id)?;
+fn check(place: impl Display, message: &NewMessage) -> Result<()> {
+    envelope::check_type(format_args!("{place}.message_type"), &message.message_type)?;
+    check_id(format_args!("{place}.message_id"), message.id)?;
     match message.stream_id {
-        Some(stream_id) => check_id(&format!("{place}.stream_id"), stream_id),
+        Some(stream_id) => check_id(format_args!("{place}.stream_id"), stream_id),
         None => Ok(()),
     }
 }

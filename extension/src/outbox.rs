@@ -63,13 +63,14 @@ pub fn parse(
 }
 
 fn from_envelope(place: &str, envelope: Envelope<'_>, ids_required: bool) -> Result<NewMessage> {
-    let id = envelope::id(&format!("{place}.message_id"), envelope.message_id)?;
+    let id = envelope::id(format_args!("{place}.message_id"), envelope.message_id)?;
     if id.is_none() && ids_required {
         return Err(Error::null(format!("{place}.message_id")));
     }
     Ok(NewMessage {
         id: id.unwrap_or_else(new_id),
-        stream_id: envelope::id(&format!("{place}.stream_id"), envelope.stream_id)?,
+        id_is_new: id.is_none(),
+        stream_id: envelope::id(format_args!("{place}.stream_id"), envelope.stream_id)?,
         destination: envelope.destination,
         message_type: envelope.message_type,
         payload: envelope::payload(place, envelope.payload)?,
@@ -104,6 +105,7 @@ fn send(
     envelope::check_payload("message", payload.size())?;
     let message = NewMessage {
         id: message_id.unwrap_or_else(new_id),
+        id_is_new: message_id.is_none(),
         stream_id,
         destination,
         message_type: required_text("message_type", message_type)?,

@@ -60,9 +60,9 @@ pub fn parse_failures(
     let mut found = Vec::new();
     for (place, element) in envelope::elements(argument, &text)? {
         let report: FailureReport = envelope::element(&place, element)?;
-        let claim_id = required(&format!("{place}.claim_id"), report.claim_id.or(claim))?;
-        let id = envelope::id(&format!("{place}.message_id"), report.message_id)?;
-        let id = required_id(&format!("{place}.message_id"), id)?;
+        let claim_id = required(format_args!("{place}.claim_id"), report.claim_id.or(claim))?;
+        let id = envelope::id(format_args!("{place}.message_id"), report.message_id)?;
+        let id = required_id(format_args!("{place}.message_id"), id)?;
         let reason = report.failure_reason.unwrap_or(UNKNOWN_REASON);
         let failure = Failure {
             error: report.error,

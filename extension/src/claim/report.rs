@@ -76,10 +76,9 @@ pub fn all_ids(argument: &str, ids: Option<Vec<Option<Uuid>>>) -> Result<Vec<Uui
             hint: "Report in several calls.",
         });
     }
-    let place = |i: usize| format!("{argument}[{}]", i + 1);
     ids.into_iter()
         .enumerate()
-        .map(|(i, id)| required_id(&place(i), id))
+        .map(|(i, id)| required_id(format_args!("{argument}[{}]", i + 1), id))
         .collect()
 }
 
@@ -176,7 +175,7 @@ fn renew_claims(claim_ids: Option<Vec<Option<i64>>>, lease: Option<Interval>) ->
     require_read_committed("renew_claims")?;
     let mut ids = Vec::new();
     for (i, id) in required("claim_ids", claim_ids)?.into_iter().enumerate() {
-        ids.push(required(&format!("claim_ids[{}]", i + 1), id)?);
+        ids.push(required(format_args!("claim_ids[{}]", i + 1), id)?);
     }
     let lease = super::lease_micros(lease)?;
     Ok(Table::new(renew(&ids, lease, Instant::now())?))

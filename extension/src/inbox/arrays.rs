@@ -7,6 +7,7 @@ use crate::error::{Result, Rows, required, required_text};
 use crate::plan;
 use pgrx::datum::Uuid;
 use pgrx::prelude::*;
+use std::fmt::Arguments;
 
 struct Columns {
     ids: Column<Uuid>,
@@ -27,14 +28,14 @@ struct Columns {
 }
 
 impl Columns {
-    fn message(&mut self, place: &str, consumer: &str) -> Result<NewMessage> {
-        let payload = required(&format!("{place}.payload"), self.payloads.next())?;
+    fn message(&mut self, place: Arguments<'_>, consumer: &str) -> Result<NewMessage> {
+        let payload = required(format_args!("{place}.payload"), self.payloads.next())?;
         envelope::check_payload(place, payload.size())?;
         let message = NewMessage {
             consumer_id: consumer.to_string(),
-            id: required(&format!("{place}.message_id"), self.ids.next())?,
+            id: required(format_args!("{place}.message_id"), self.ids.next())?,
             stream_id: self.streams.next(),
-            message_type: required(&format!("{place}.message_type"), self.types.next())?,
+            message_type: required(format_args!("{place}.message_type"), self.types.next())?,
             payload,
             metadata: self.metadatas.next(),
             scope: self.scopes.next(),
@@ -104,7 +105,7 @@ fn store_inbox_arrays(
         schedules: Column::new("scheduled_fors", scheduled_fors, count)?,
         fingerprints: Column::new("fingerprints", fingerprints.map(owned), count)?,
     };
-    let message = |i| columns.message(&format!("messages[{i}]"), &consumer);
+    let message = |i| columns.message(format_args!("messages[{i}]"), &consumer);
     let messages: Result<Vec<_>> = (0..count).map(message).collect();
     Ok(accepted_rows(store(messages?, Instant::now())?))
 }

@@ -63,13 +63,13 @@ fn from_envelope(
             ));
         }
         (Some(consumer), None) => consumer.to_string(),
-        (None, own) => required_text(&format!("{place}.consumer_id"), own)?,
+        (None, own) => required_text(format_args!("{place}.consumer_id"), own)?,
     };
-    let id = envelope::id(&format!("{place}.message_id"), envelope.message_id)?;
+    let id = envelope::id(format_args!("{place}.message_id"), envelope.message_id)?;
     Ok(NewMessage {
         consumer_id,
-        id: required(&format!("{place}.message_id"), id)?,
-        stream_id: envelope::id(&format!("{place}.stream_id"), envelope.stream_id)?,
+        id: required(format_args!("{place}.message_id"), id)?,
+        stream_id: envelope::id(format_args!("{place}.stream_id"), envelope.stream_id)?,
         message_type: envelope.message_type,
         payload: envelope::payload(place, envelope.payload)?,
         metadata: envelope::optional(envelope.metadata),

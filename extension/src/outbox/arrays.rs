@@ -9,6 +9,7 @@ use crate::partition::new_id;
 use crate::plan;
 use pgrx::datum::Uuid;
 use pgrx::prelude::*;
+use std::fmt::Arguments;
 
 struct Columns {
     types: Column<String>,
@@ -26,14 +27,16 @@ struct Columns {
 }
 
 impl Columns {
-    fn message(&mut self, place: &str, now: Instant) -> Result<NewMessage> {
-        let payload = required(&format!("{place}.payload"), self.payloads.next())?;
+    fn message(&mut self, place: Arguments<'_>, now: Instant) -> Result<NewMessage> {
+        let payload = required(format_args!("{place}.payload"), self.payloads.next())?;
         envelope::check_payload(place, payload.size())?;
+        let id = self.ids.next();
         let message = NewMessage {
-            id: self.ids.next().unwrap_or_else(new_id),
+            id: id.unwrap_or_else(new_id),
+            id_is_new: id.is_none(),
             stream_id: self.streams.next(),
             destination: self.destinations.next(),
-            message_type: required(&format!("{place}.message_type"), self.types.next())?,
+            message_type: required(format_args!("{place}.message_type"), self.types.next())?,
             payload,
             metadata: self.metadatas.next(),
             scope: self.scopes.next(),
@@ -84,7 +87,7 @@ fn store_outbox_arrays(
         schedules: Column::new("scheduled_fors", scheduled_fors, count)?,
         expectations: Column::new("expected_versions", expected_versions, count)?,
     };
-    let message = |i| columns.message(&format!("messages[{i}]"), now);
+    let message = |i| columns.message(format_args!("messages[{i}]"), now);
     let messages: Result<Vec<_>> = (0..count).map(message).collect();
     Ok(stored_rows(store(messages?, now)?))
 }

@@ -5,10 +5,13 @@ use crate::envelope;
 use crate::error::{Error, Result, check_id};
 use crate::partition::{self, Place};
 use pgrx::datum::Uuid;
+use std::fmt::Display;
 
 /// A message to be stored.
 pub struct NewMessage {
     pub id: Uuid,
+    /// It was made for this call: no other message can have it.
+    pub id_is_new: bool,
     pub stream_id: Option<Uuid>,
     pub destination: Option<String>,
     pub message_type: String,
@@ -33,11 +36,11 @@ impl NewMessage {
         partition::place(self.stream_id.unwrap_or(self.id), self.scheduled_for, now)
     }
 
-    pub fn check(&self, place: &str, now: Instant) -> Result<()> {
-        envelope::check_type(&format!("{place}.message_type"), &self.message_type)?;
-        check_id(&format!("{place}.message_id"), self.id)?;
+    pub fn check(&self, place: impl Display, now: Instant) -> Result<()> {
+        envelope::check_type(format_args!("{place}.message_type"), &self.message_type)?;
+        check_id(format_args!("{place}.message_id"), self.id)?;
         if let Some(stream_id) = self.stream_id {
-            check_id(&format!("{place}.stream_id"), stream_id)?;
+            check_id(format_args!("{place}.stream_id"), stream_id)?;
         }
         if self.is_event && self.stream_id.is_none() {
             return Err(Error::bad(
@@ -53,11 +56,11 @@ impl NewMessage {
                 "Schedule a message that is no event.",
             ));
         }
-        check_expectation(place, self)
+        check_expectation(&place, self)
     }
 }
 
-fn check_expectation(place: &str, message: &NewMessage) -> Result<()> {
+fn check_expectation(place: impl Display, message: &NewMessage) -> Result<()> {
     let problem = match message.expected_version {
         None => return Ok(()),
         Some(version) if version < 0 => "is negative",

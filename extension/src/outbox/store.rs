@@ -13,8 +13,11 @@ use crate::position;
 use pgrx::datum::Uuid;
 use std::collections::{HashMap, HashSet};
 
-// Parallel arrays, one element per message. An id that is there already is a duplicate.
-const INSERT: &str = "
+// Parallel arrays, one element per message, sorted by id: rows are inserted in the order of the arrays.
+macro_rules! insert {
+    ($conflict:literal) => {
+        concat!(
+            "
 INSERT INTO postroom.outbox
        (sequence_order, message_id, stream_id, partition_number, lane, destination, message_type,
         payload, metadata, scope, is_event, correlation_id, causation_id, status, scheduled_for, created_at)
@@ -26,9 +29,14 @@ SELECT u.sequence_order, u.message_id, u.stream_id, u.partition_number, u.lane, 
               $13::text[], $14::timestamptz[])
        AS u (sequence_order, message_id, stream_id, partition_number, lane, destination, message_type,
              payload, metadata, scope, is_event, correlation_id, causation_id, scheduled_for)
- ORDER BY u.message_id
-    ON CONFLICT (message_id) DO NOTHING
-RETURNING message_id";
+",
+            $conflict
+        )
+    };
+}
+const INSERT: &str = insert!("ON CONFLICT (message_id) DO NOTHING RETURNING message_id");
+// Of ids made by this call, which nobody else can have: no need to look first.
+const INSERT_NEW: &str = insert!("");
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -159,7 +167,7 @@ fn answer(
 }
 
 fn insert(fresh: &[&NewMessage], numbers: &[i64], now: Instant) -> Result<HashSet<Uuid>> {
-    let rows: Vec<(&NewMessage, i64)> = fresh
+    let mut rows: Vec<(&NewMessage, i64)> = fresh
         .iter()
         .copied()
         .zip(numbers.iter().copied())
@@ -168,6 +176,7 @@ fn insert(fresh: &[&NewMessage], numbers: &[i64], now: Instant) -> Result<HashSe
     if rows.is_empty() {
         return Ok(HashSet::new());
     }
+    rows.sort_by_key(|(message, _)| message.id);
     let places: Vec<Place> = rows.iter().map(|(message, _)| message.place(now)).collect();
     let args = [
         plan::column(&rows, |(_, number)| *number),
@@ -186,7 +195,10 @@ fn insert(fresh: &[&NewMessage], numbers: &[i64], now: Instant) -> Result<HashSe
         plan::column(&places, |place| place.waits_until),
         arg(now),
     ];
-    Ok(plan::rows(INSERT, &args, |row| row.id(1))?
-        .into_iter()
-        .collect())
+    if rows.iter().all(|(message, _)| message.id_is_new) {
+        plan::execute(INSERT_NEW, &args)?;
+        return Ok(rows.iter().map(|(message, _)| message.id).collect());
+    }
+    let inserted = plan::rows(INSERT, &args, |row| row.id(1))?;
+    Ok(inserted.into_iter().collect())
 }

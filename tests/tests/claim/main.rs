@@ -3,4 +3,5 @@
 mod answer;
 mod order;
 mod race;
+mod reads;
 mod report;

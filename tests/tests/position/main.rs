@@ -2,6 +2,7 @@
 
 mod announcement;
 mod order;
+mod pause;
 mod reader;
 mod savepoint;
 

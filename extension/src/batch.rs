@@ -22,6 +22,7 @@ use std::collections::BTreeMap;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Completion<'a> {
+    #[serde(default, deserialize_with = "envelope::bigint")]
     claim_id: Option<i64>,
     message_id: Option<Cow<'a, str>>,
 }

@@ -5,7 +5,8 @@ use crate::config::{self, BATCH_LIMIT};
 use crate::datum::{Instant, Json};
 use crate::error::{Error, Result, check_id};
 use pgrx::datum::Uuid;
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -48,6 +49,23 @@ pub fn element<'a, T: Deserialize<'a>>(place: &str, element: &'a RawValue) -> Re
         let text = error.to_string();
         let problem = text.split(" at line").next().unwrap_or(&text).to_string();
         Error::bad(place, problem, KEYS)
+    })
+}
+
+/// Reads a bigint, as a number or as its digits: not every client's numbers can hold it.
+pub fn bigint<'de, D: Deserializer<'de>>(from: D) -> core::result::Result<Option<i64>, D::Error> {
+    let Some(value) = Option::<&RawValue>::deserialize(from)? else {
+        return Ok(None);
+    };
+    let text = value.get();
+    let digits = text
+        .strip_prefix('"')
+        .and_then(|text| text.strip_suffix('"'));
+    let number = digits.unwrap_or(text).parse();
+    number.map(Some).map_err(|_| {
+        D::Error::custom(format_args!(
+            "{text} where a bigint is expected, as a number or its digits"
+        ))
     })
 }
 

@@ -40,6 +40,7 @@ struct Envelope<'a> {
     causation_id: Option<String>,
     #[serde(borrow)]
     scheduled_for: Option<Cow<'a, str>>,
+    #[serde(default, deserialize_with = "envelope::bigint")]
     expected_version: Option<i64>,
 }
 

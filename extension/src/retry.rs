@@ -41,6 +41,7 @@ pub struct Failure {
 #[serde(deny_unknown_fields)]
 struct FailureReport<'a> {
     message_id: Option<Cow<'a, str>>,
+    #[serde(default, deserialize_with = "envelope::bigint")]
     claim_id: Option<i64>,
     error: Option<String>,
     failure_reason: Option<i16>,

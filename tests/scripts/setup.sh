@@ -1,5 +1,5 @@
 #!/bin/bash
-# usage: setup.sh [check | [tools] [pg MAJOR...] [nats] [flights]]     without arguments: everything
+# usage: setup.sh [check | [tools] [pg MAJOR...] [nats] [flights] [clients]]     without arguments: everything
 # What a fresh Debian 12 with Rust lacks, put into the cache. Quick when it is already there; each
 # part appears by a rename, so an interrupted run leaves nothing half-made.
 set -euo pipefail
@@ -7,14 +7,15 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 . "$SCRIPTS/fetch.sh"
 
-[ $# -gt 0 ] || set -- tools pg nats flights
-tools='' nats='' flights='' pg=''
+[ $# -gt 0 ] || set -- tools pg nats flights clients
+tools='' nats='' flights='' clients='' pg=''
 while [ $# -gt 0 ]; do
     case $1 in
         check) ;; # only the machine: the system's own packages, Rust
         tools) tools=yes ;;
         nats) nats=yes ;;
         flights) flights=yes ;;
+        clients) clients=yes ;;
         pg) pg=$PG_MAJORS; if [[ ${2:-} =~ ^[0-9]+$ ]]; then pg=; fi ;;
         [0-9]*) pg="$pg $1" ;;
         *) die "unknown part: $1" ;;
@@ -39,6 +40,7 @@ command -v make >/dev/null || lacks make
 python3 -m pip --version >/dev/null 2>&1 || lacks python3-pip
 [ -e /usr/share/zoneinfo/UTC ] || lacks tzdata
 command -v patchelf >/dev/null || lacks patchelf
+[ -z "$clients" ] || { command -v node && command -v npm; } >/dev/null || lacks nodejs npm
 # bindgen reads the server's headers with libclang; the second package has the compiler's own headers
 some '/usr/lib/llvm-*/lib/libclang*.so*' || lacks libclang1-14
 some '/usr/lib/clang/*/include/stddef.h' || some '/usr/lib/llvm-*/lib/clang/*/include/stddef.h' || lacks libclang-common-14-dev
@@ -62,7 +64,7 @@ if [ -n "$need" ]; then
     rm -f "$log"
 fi
 
-[ -n "$tools$pg$nats$flights" ] || exit 0
+[ -n "$tools$pg$nats$flights$clients" ] || exit 0
 lock_cache
 bin=$POSTROOM_CACHE/tools/bin
 mkdir -p "$bin" "$PG_HOME" "$PGRX_HOME" "$POSTROOM_CACHE/data"
@@ -100,6 +102,20 @@ if [ -n "$flights" ] && [ ! -f "$POSTROOM_CACHE/data/flights.csv" ]; then
     mv "$tmp/flights.csv" "$POSTROOM_CACHE/data/flights.csv"
     rm -rf "$tmp"
     echo "$rows flights in $POSTROOM_CACHE/data/flights.csv"
+fi
+
+# The libraries of the examples in other languages, of exactly the pinned versions and contents.
+libraries=$POSTROOM_CACHE/clients
+pins=$({ python3 --version; cat "$ROOT"/examples/python/requirements.txt "$ROOT"/examples/node/package-lock.json; } | sha256sum)
+if [ -n "$clients" ] && [ "$(cat "$libraries/.complete" 2>/dev/null)" != "$pins" ]; then
+    tmp=$POSTROOM_CACHE/.clients; rm -rf "$tmp" "$libraries"; mkdir -p "$tmp/node"
+    python3 -m pip install --quiet --disable-pip-version-check --root-user-action ignore --no-cache-dir \
+        --require-hashes --only-binary :all: --target "$tmp/python" -r "$ROOT/examples/python/requirements.txt"
+    cp "$ROOT"/examples/node/package*.json "$tmp/node"
+    npm ci --prefix "$tmp/node" --ignore-scripts --no-audit --no-fund --silent
+    echo "$pins" >"$tmp/.complete"
+    mv "$tmp" "$libraries"
+    echo "libraries for Python and Node in $libraries"
 fi
 
 # What `cargo pgrx init` would write, for all versions at once and only on change: the build of pgrx

@@ -36,6 +36,8 @@ COMMENT ON FUNCTION postroom.lane_of(integer) IS 'The lane, 0 to 63, of a partit
 COMMENT ON FUNCTION postroom.register_instance(text, uuid, text, integer, jsonb) IS 'Registers one start of a worker process and returns its id; an id ever used is refused (55000).';
 COMMENT ON FUNCTION postroom.heartbeat_instance(uuid) IS 'Renews the lease of an instance: alive, or evicted (then register anew).';
 COMMENT ON FUNCTION postroom.deregister_instance(uuid) IS 'Ends an instance; its claims return free of charge, its lanes are free at once.';
+COMMENT ON FUNCTION postroom.mark_idle(uuid, text) IS 'Marks an instance idle for a queue, so that work rings for it, and tells until when it may sleep if the next claim gives nothing.';
+COMMENT ON FUNCTION postroom.mark_busy(uuid, text) IS 'Takes the mark away: the instance polls by itself.';
 COMMENT ON FUNCTION postroom.claim_outbox(uuid, integer, integer, interval, bigint[]) IS 'Leases due outbox messages, in order per stream; holding names the claims the caller knows.';
 COMMENT ON FUNCTION postroom.claim_inbox(uuid, text, integer, integer, interval, bigint[]) IS 'Leases due inbox messages of a consumer, in order per stream.';
 COMMENT ON FUNCTION postroom.complete_outbox(bigint, uuid[]) IS 'Ends messages of a claim: applied, stale or unknown for each.';

@@ -9,6 +9,14 @@
 -- claim
 
 -- wake
+CREATE FUNCTION postroom.mark_idle(instance_id uuid, consumer_id text DEFAULT NULL) RETURNS timestamptz
+    VOLATILE SECURITY DEFINER LANGUAGE c AS 'MODULE_PATHNAME', 'mark_idle_wrapper';
+
+CREATE FUNCTION postroom.mark_busy(instance_id uuid, consumer_id text DEFAULT NULL) RETURNS void
+    VOLATILE SECURITY DEFINER LANGUAGE c AS 'MODULE_PATHNAME', 'mark_busy_wrapper';
+
+COMMENT ON FUNCTION postroom.mark_idle(uuid, text) IS 'Marks an instance idle for a queue, so that work rings for it, and tells until when it may sleep if the next claim gives nothing.';
+COMMENT ON FUNCTION postroom.mark_busy(uuid, text) IS 'Takes the mark away: the instance polls by itself.';
 
 -- outbox
 

@@ -21,10 +21,12 @@ use crate::partition;
 use crate::plan::{self, arg};
 use crate::position;
 use crate::queue::{Body, Message, Queue};
+use crate::wake;
 use hand::{Hand, Limits};
 use own::{Own, OwnClaim};
 use pgrx::datum::{Interval, Uuid};
 use pgrx::pg_sys;
+use std::collections::BTreeMap;
 
 // $1: queue, $2: consumer, $3: instance, $4: expiry, $5: solo, $6: lanes, $7: numbers, $8: ids
 const INSERT_CLAIM: &str = "
@@ -154,7 +156,7 @@ pub fn claim(queue: &Queue, request: &Request) -> Result<Granted> {
     }
     roster.clean_up(live_since)?;
     let lanes = roster.share(&own.lanes())?;
-    promote(queue, now)?;
+    promote(queue, me, now)?;
     let mut hand = fill(queue, &own, &lanes, request.limits, now)?;
     let mut granted = Granted::nothing(lease_expiry);
     granted.come_back = hand.come_back;
@@ -213,7 +215,7 @@ fn insert(
 }
 
 /// Brings scheduled messages that are due into their streams, with numbers of now.
-fn promote(queue: &Queue, now: Instant) -> Result<()> {
+fn promote(queue: &Queue, me: Uuid, now: Instant) -> Result<()> {
     let statements = queue.statements();
     let due = plan::rows(statements.due, &[arg(now), arg(PROMOTIONS)], |row| {
         (
@@ -227,11 +229,18 @@ fn promote(queue: &Queue, now: Instant) -> Result<()> {
     }
     position::announce(Kind::Storer)?;
     let numbers = position::draw(due.len())?;
+    let mut lanes: BTreeMap<String, Vec<i16>> = BTreeMap::new();
     for ((consumer, id, lane), number) in due.into_iter().zip(numbers) {
         plan::execute(
             statements.promote,
-            &[arg(consumer), arg(id), arg(lane), arg(number)],
+            &[arg(consumer.clone()), arg(id), arg(lane), arg(number)],
         )?;
+        lanes.entry(consumer).or_default().push(lane);
+    }
+    for (consumer, lanes) in lanes {
+        // What comes into the caller's own lanes of this queue it sees in this very call.
+        let me = (consumer == queue.consumer).then_some(me);
+        wake::ring_others(&Queue::named(queue.name, &consumer), lanes, me)?;
     }
     Ok(())
 }

@@ -33,6 +33,7 @@ static BACKOFF_CAP: GucSetting<i32> = GucSetting::<i32>::new(300_000);
 static RENEWALS: GucSetting<i32> = GucSetting::<i32>::new(6);
 static PAYLOAD_MAX: GucSetting<i32> = GucSetting::<i32>::new(1024);
 static INBOX_RETENTION: GucSetting<i32> = GucSetting::<i32>::new(30 * 24 * 60);
+static WAKE: GucSetting<bool> = GucSetting::<bool>::new(true);
 static EXHAUSTED: GucSetting<Exhausted> = GucSetting::<Exhausted>::new(Exhausted::Bury);
 
 struct Number {
@@ -161,6 +162,14 @@ pub fn define() {
         GucContext::Userset,
         GucFlags::empty(),
     );
+    GucRegistry::define_bool_guc(
+        c"postroom.wake",
+        c"Whether storing wakes workers that sleep.",
+        c"off: workers find the message when they poll next, ten seconds later at most.",
+        &WAKE,
+        GucContext::Userset,
+        GucFlags::empty(),
+    );
     // SAFETY: a C string literal; called while the library loads, as the server asks.
     unsafe { pg_sys::MarkGUCPrefixReserved(c"postroom".as_ptr()) };
 }
@@ -195,6 +204,10 @@ pub fn renewals() -> i32 {
 
 pub fn payload_max_bytes() -> usize {
     PAYLOAD_MAX.get() as usize * 1024
+}
+
+pub fn wake() -> bool {
+    WAKE.get()
 }
 
 pub fn exhausted() -> Exhausted {

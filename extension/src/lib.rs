@@ -4,7 +4,7 @@
 //! A concept is a room, and a room is a module here, a file in `sql/`, and a golden test:
 //! [`partition`], [`instance`], [`lane`], [`claim`], [`outbox`], [`inbox`], [`retry`], [`event`],
 //! [`position`], [`batch`], upkeep (SQL only). Service rooms own no table: [`error`], [`config`],
-//! [`plan`], [`lock`], [`datum`], [`queue`].
+//! [`plan`], [`lock`], [`datum`], [`queue`], [`wake`].
 //!
 //! Lock order, everywhere: own mutex, victim's eviction and mutex (try), instance, claims, messages,
 //! holds, lanes; a store locks streams sorted, then ids sorted. Within one kind, ascending.
@@ -29,6 +29,7 @@ mod plan;
 mod position;
 mod queue;
 mod retry;
+mod wake;
 
 use pgrx::prelude::*;
 
@@ -48,10 +49,11 @@ extension_sql_file!(
 );
 extension_sql_file!("../../sql/lane.sql", name = "lane", requires = ["instance"]);
 extension_sql_file!("../../sql/claim.sql", name = "claim", requires = ["lane"]);
+extension_sql_file!("../../sql/wake.sql", name = "wake", requires = ["claim"]);
 extension_sql_file!(
     "../../sql/outbox.sql",
     name = "outbox",
-    requires = ["claim"]
+    requires = ["wake"]
 );
 extension_sql_file!("../../sql/inbox.sql", name = "inbox", requires = ["outbox"]);
 extension_sql_file!("../../sql/retry.sql", name = "retry", requires = ["inbox"]);
@@ -77,6 +79,7 @@ extension_sql_file!("../../sql/finish.sql", name = "finish", finalize);
 #[pg_guard]
 pub extern "C-unwind" fn _PG_init() {
     config::define();
+    wake::define();
 }
 
 #[pg_extern(immutable, parallel_safe, sql = false)]

@@ -1,5 +1,6 @@
 //! Heavyweight locks under tags of our own. They live in the server's lock table, end with the
-//! transaction, survive PREPARE, and everyone can see who holds what.
+//! transaction, survive PREPARE, and everyone can see who holds what. Those of the room `wake` belong to
+//! the session.
 
 use pgrx::pg_sys;
 
@@ -14,6 +15,14 @@ pub enum Kind {
     Storer = 0x5002,
     /// Shared: the same, by a transaction that appends events.
     Appender = 0x5003,
+    /// By session: "somebody sleeps who serves this queue".
+    IdleQueue = 0x5010,
+    /// By session: "this member of the queue sleeps".
+    IdleMember = 0x5011,
+    /// By session: the same, with what tells one sleep of a member from the next.
+    Sleep = 0x5012,
+    /// Exclusive, by session: whoever rang this sleeper.
+    Rung = 0x5013,
 }
 
 fn tag(kind: Kind, key: u64) -> pg_sys::LOCKTAG {
@@ -58,13 +67,79 @@ pub fn announce(kind: Kind, number: i64) {
 /// Whether this transaction still holds the announcement: a rolled-back savepoint may have dropped it.
 pub fn is_announced(kind: Kind, number: i64) -> bool {
     let tag = tag(kind, number as u64);
-    let mode = pg_sys::ShareLock as pg_sys::LOCKMODE;
+    is_mine(&tag, pg_sys::ShareLock as pg_sys::LOCKMODE)
+}
+
+fn is_mine(tag: &pg_sys::LOCKTAG, mode: pg_sys::LOCKMODE) -> bool {
     // SAFETY: looks into this backend's own lock table.
     unsafe {
         #[cfg(any(feature = "pg15", feature = "pg16"))]
-        return pg_sys::LockHeldByMe(&tag, mode);
+        return pg_sys::LockHeldByMe(tag, mode);
         #[cfg(any(feature = "pg17", feature = "pg18"))]
-        return pg_sys::LockHeldByMe(&tag, mode, false);
+        return pg_sys::LockHeldByMe(tag, mode, false);
+    }
+}
+
+/// Sleepers hold a mark in this mode, side by side.
+const MARK: u32 = pg_sys::RowExclusiveLock;
+
+/// Sets a mark of this session; false if the lock table is full.
+pub fn mark(kind: Kind, key: u64) -> bool {
+    acquire_if_free(kind, key, MARK, true)
+}
+
+/// Takes a mark of this session away, if it is there.
+pub fn unmark(kind: Kind, key: u64) {
+    release(kind, key, MARK, true);
+}
+
+/// Whether another session has set this mark: asked of the lock table, whatever snapshot is in use. In
+/// a mode that many may ask in at once.
+pub fn is_marked(kind: Kind, key: u64) -> bool {
+    let is_free = acquire_if_free(kind, key, pg_sys::ShareLock, false);
+    if is_free {
+        release(kind, key, pg_sys::ShareLock, false);
+    }
+    !is_free
+}
+
+/// All marks of a kind.
+pub fn marks(kind: Kind) -> Vec<u64> {
+    held(move |lock: &pg_sys::LockInstanceData| is_ours(&lock.locktag, kind))
+        .map(|lock| key_of(&lock.locktag))
+        .collect()
+}
+
+/// Becomes the one that rings this sleeper, beyond the end of the transaction.
+pub fn try_rung(key: u64) -> bool {
+    acquire_if_free(Kind::Rung, key, pg_sys::ExclusiveLock, true)
+}
+
+pub fn forget_rung(key: u64) {
+    release(Kind::Rung, key, pg_sys::ExclusiveLock, true);
+}
+
+/// Never waits and never fails: a full lock table counts as taken.
+fn acquire_if_free(kind: Kind, key: u64, mode: u32, of_session: bool) -> bool {
+    let (tag, mode) = (tag(kind, key), mode as pg_sys::LOCKMODE);
+    let none = core::ptr::null_mut();
+    // SAFETY: the tag outlives the call, which asks for no reference to the local lock.
+    let got = unsafe {
+        #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))]
+        let got = pg_sys::LockAcquireExtended(&tag, mode, of_session, true, false, none);
+        #[cfg(feature = "pg18")]
+        let got = pg_sys::LockAcquireExtended(&tag, mode, of_session, true, false, none, false);
+        got
+    };
+    got != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
+}
+
+/// DISCARD ALL may have released a lock of the session already.
+fn release(kind: Kind, key: u64, mode: u32, of_session: bool) {
+    let (tag, mode) = (tag(kind, key), mode as pg_sys::LOCKMODE);
+    if is_mine(&tag, mode) {
+        // SAFETY: the tag outlives the call, and this session holds the lock.
+        unsafe { pg_sys::LockRelease(&tag, mode, of_session) };
     }
 }
 

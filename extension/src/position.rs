@@ -59,6 +59,18 @@ pub fn announce(kind: Kind) -> Result<()> {
     Ok(())
 }
 
+/// Announces, unless this transaction holds an announcement of either kind.
+pub fn announce_something() -> Result<()> {
+    let holds = |kind, remembered: &'static std::thread::LocalKey<Cell<Option<i64>>>| {
+        let number = remembered.get();
+        number.is_some_and(|number| lock::is_announced(kind, number))
+    };
+    if holds(Kind::Storer, &STORER) || holds(Kind::Appender, &APPENDER) {
+        return Ok(());
+    }
+    announce(Kind::Storer)
+}
+
 /// Draws numbers; only after [`announce`].
 pub fn draw(count: usize) -> Result<Vec<i64>> {
     plan::rows(DRAW, &[arg(count as i32)], |row| row.must(1))

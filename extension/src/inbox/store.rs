@@ -6,6 +6,8 @@ use crate::lock::Kind;
 use crate::partition::{self, Place};
 use crate::plan::{self, arg};
 use crate::position;
+use crate::queue::Queue;
+use crate::wake;
 use pgrx::datum::Uuid;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -112,6 +114,7 @@ pub fn store(messages: Vec<NewMessage>, now: Instant) -> Result<Vec<(Uuid, Accep
     if !fresh.is_empty() {
         position::announce(Kind::Storer)?;
         insert(&fresh, &position::draw(fresh.len())?, now)?;
+        ring(&fresh, now)?;
     }
     let again = first.iter().filter(|(id, _)| !recorded.contains(*id));
     let seen = observe(again.map(|(id, (_, count))| (id.clone(), *count)))?;
@@ -132,6 +135,19 @@ pub fn store(messages: Vec<NewMessage>, now: Instant) -> Result<Vec<(Uuid, Accep
             (message.id, outcome)
         })
         .collect())
+}
+
+/// Scheduled messages too: they change until when a worker may sleep.
+fn ring(fresh: &[&NewMessage], now: Instant) -> Result<()> {
+    let mut lanes: BTreeMap<&str, Vec<i16>> = BTreeMap::new();
+    for message in fresh {
+        let lane = partition::lane(message.place(now).partition_number);
+        lanes.entry(&message.consumer_id).or_default().push(lane);
+    }
+    for (consumer, lanes) in lanes {
+        wake::ring(&Queue::inbox(consumer), lanes)?;
+    }
+    Ok(())
 }
 
 fn compare(seen: Option<Vec<u8>>, handed_in: &Option<Vec<u8>>) -> Accepted {

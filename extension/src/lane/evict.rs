@@ -8,6 +8,7 @@ use crate::lock;
 use crate::plan::{self, arg};
 use crate::queue::Queue;
 use crate::retry::{self, Reap};
+use crate::wake;
 use pgrx::datum::Uuid;
 
 // $1: instance, $2: now
@@ -119,6 +120,8 @@ pub fn leave(queue: &Queue, me: Uuid, now: Instant) -> Result<()> {
     for member in Roster::load(queue, me, now)?.members {
         if member.instance_id == me {
             free(queue, &member, Reap::Released, now)?;
+            // The others share what it leaves.
+            wake::ring_members(queue, me)?;
         }
     }
     Ok(())

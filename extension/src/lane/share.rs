@@ -4,6 +4,7 @@ use super::{Lane, Roster, create, names, read};
 use crate::config::LANES;
 use crate::error::Result;
 use crate::plan::{self, arg};
+use crate::wake;
 use pgrx::datum::Uuid;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -56,6 +57,10 @@ impl Roster<'_> {
             lanes = read(self.queue)?;
         } else if self.hand_over(&lanes, in_flight, &mut load, surplus(mine, fair, least))? {
             lanes = read(self.queue)?;
+        }
+        if self.my_row().is_none() {
+            // Those who were here before have lanes to hand over.
+            wake::ring_members(self.queue, self.me)?;
         }
         lanes.retain(|lane| lane.owner == Some(self.me) && lane.successor.is_none());
         Ok(lanes)
@@ -152,11 +157,13 @@ impl Roster<'_> {
             queue,
             consumer,
             arg(self.me),
-            arg(lanes),
+            arg(lanes.clone()),
             arg(owners),
             arg(successors),
         ];
-        Ok(plan::execute(HAND_OVER, &args)? > 0)
+        let has_moved = plan::execute(HAND_OVER, &args)? > 0;
+        wake::ring_others(self.queue, lanes, Some(self.me))?;
+        Ok(has_moved)
     }
 }
 

@@ -10,6 +10,8 @@ use crate::lock::Kind;
 use crate::partition::{self, Place};
 use crate::plan::{self, arg};
 use crate::position;
+use crate::queue::Queue;
+use crate::wake;
 use pgrx::datum::Uuid;
 use std::collections::{HashMap, HashSet};
 
@@ -92,7 +94,17 @@ pub fn store(messages: Vec<NewMessage>, now: Instant) -> Result<Vec<Stored>> {
         done.insert(message.id, stored);
     }
     append::insert(&appended, now)?;
+    ring(&fresh, &inserted)?;
     Ok(answer(&messages, done, &known))
+}
+
+/// Scheduled messages too: they change until when a worker may sleep.
+fn ring(fresh: &[&NewMessage], inserted: &HashSet<Uuid>) -> Result<()> {
+    let places = fresh
+        .iter()
+        .filter(|message| inserted.contains(&message.id))
+        .map(|message| partition::partition_of(message.stream_id.unwrap_or(message.id)));
+    wake::ring(&Queue::outbox(), places.map(partition::lane))
 }
 
 fn is_new(message: &NewMessage, inserted: &HashSet<Uuid>) -> Outcome {

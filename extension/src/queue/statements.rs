@@ -19,6 +19,7 @@ pub struct Statements {
     pub bury: &'static str,
     pub due: &'static str,
     pub promote: &'static str,
+    pub next_scheduled: &'static str,
 }
 
 // $table, the consumer's condition, the consumer's column, and the columns only one table has.
@@ -157,6 +158,13 @@ SELECT ", $consumer, ", m.message_id, m.partition_number
             // $2: id, $3: lane, $4: number
             promote: concat!("
 UPDATE postroom.", $table, " m SET lane = $3, sequence_order = $4 WHERE ", $of, " m.message_id = $2"),
+            // no arguments; of every consumer, for any claim promotes
+            next_scheduled: concat!("
+SELECT m.scheduled_for
+  FROM postroom.", $table, " m
+ WHERE m.lane IS NULL
+ ORDER BY m.scheduled_for
+ LIMIT 1"),
         }
     };
 }

@@ -50,11 +50,7 @@ extension_sql_file!(
 extension_sql_file!("../../sql/lane.sql", name = "lane", requires = ["instance"]);
 extension_sql_file!("../../sql/claim.sql", name = "claim", requires = ["lane"]);
 extension_sql_file!("../../sql/wake.sql", name = "wake", requires = ["claim"]);
-extension_sql_file!(
-    "../../sql/outbox.sql",
-    name = "outbox",
-    requires = ["wake"]
-);
+extension_sql_file!("../../sql/outbox.sql", name = "outbox", requires = ["wake"]);
 extension_sql_file!("../../sql/inbox.sql", name = "inbox", requires = ["outbox"]);
 extension_sql_file!("../../sql/retry.sql", name = "retry", requires = ["inbox"]);
 extension_sql_file!("../../sql/event.sql", name = "event", requires = ["retry"]);

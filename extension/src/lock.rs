@@ -110,9 +110,13 @@ pub fn marks(kind: Kind) -> Vec<u64> {
         .collect()
 }
 
-/// Becomes the one that rings this sleeper, beyond the end of the transaction.
+/// Becomes the one that rings this sleeper, beyond the end of the transaction; once.
 pub fn try_rung(key: u64) -> bool {
-    acquire_if_free(Kind::Rung, key, pg_sys::ExclusiveLock, true)
+    let is_known = is_mine(
+        &tag(Kind::Rung, key),
+        pg_sys::ExclusiveLock as pg_sys::LOCKMODE,
+    );
+    !is_known && acquire_if_free(Kind::Rung, key, pg_sys::ExclusiveLock, true)
 }
 
 pub fn forget_rung(key: u64) {

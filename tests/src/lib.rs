@@ -20,10 +20,12 @@ pub mod database;
 pub mod demo;
 pub mod load;
 pub mod session;
+pub mod sleeper;
 pub mod trace;
 pub mod worker;
 
 pub use cluster::Cluster;
 pub use database::Database;
 pub use session::{Running, Session};
+pub use sleeper::Sleeper;
 pub use worker::Worker;

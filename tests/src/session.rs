@@ -3,9 +3,14 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use std::future::poll_fn;
+
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinHandle;
 use tokio_postgres::error::DbError;
-use tokio_postgres::{Client, Config, Error, NoTls, SimpleQueryMessage};
+use tokio_postgres::{
+    AsyncMessage, Client, Config, Error, NoTls, Notification, SimpleQueryMessage,
+};
 
 use crate::cluster::DEADLINE;
 
@@ -28,19 +33,30 @@ impl Session {
     }
 
     pub async fn try_connect(url: &str) -> Result<Session, Error> {
-        let (client, connection) = url.parse::<Config>()?.connect(NoTls).await?;
+        Ok(Session::try_listen(url).await?.0)
+    }
+
+    /// A connection, and what it is notified of.
+    pub async fn try_listen(
+        url: &str,
+    ) -> Result<(Session, UnboundedReceiver<Notification>), Error> {
+        let (client, mut connection) = url.parse::<Config>()?.connect(NoTls).await?;
+        let (sender, heard) = unbounded_channel();
         tokio::spawn(async move {
             // Ends with an error when a test kills it; the statement in flight reports that.
-            let _ = connection.await;
+            while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
+                if let AsyncMessage::Notification(notification) = message {
+                    // Most tests do not listen.
+                    let _ = sender.send(notification);
+                }
+            }
         });
         let pid = client
             .query_one("SELECT pg_backend_pid()", &[])
             .await?
             .get(0);
-        Ok(Session {
-            client: Arc::new(client),
-            pid,
-        })
+        let client = Arc::new(client);
+        Ok((Session { client, pid }, heard))
     }
 
     /// The process that serves this session.

@@ -8,7 +8,7 @@ use postroom::transport::in_process::InProcess;
 use postroom::worker::{Receive, Worker, handler_fn};
 use postroom::{BoxError, OutboxMessage, Postroom};
 use serde_json::json;
-use tokio_postgres::Config;
+use tokio_postgres::{Client, Config};
 
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
@@ -22,15 +22,7 @@ async fn main() -> Result<(), BoxError> {
         )
         .await?;
 
-    let transaction = database.transaction().await?;
-    transaction
-        .execute("INSERT INTO orders VALUES ($1)", &[&17])
-        .await?;
-    let message = OutboxMessage::new("order.placed", &json!({"order": 17}))?.destination("orders");
-    Postroom::new(&transaction)
-        .store_outbox_messages(&[message])
-        .await?;
-    transaction.commit().await?;
+    place_order(&mut database, 17).await?;
 
     let broker = InProcess::new();
     let worker = Worker::new(config, "shop")
@@ -55,5 +47,19 @@ async fn main() -> Result<(), BoxError> {
     tokio::time::sleep(Duration::from_secs(2)).await;
     worker.shutdown(Duration::from_secs(10)).await;
     println!("{} published", broker.published().len());
+    Ok(())
+}
+
+async fn place_order(database: &mut Client, order: i32) -> Result<(), BoxError> {
+    let transaction = database.transaction().await?;
+    transaction
+        .execute("INSERT INTO orders VALUES ($1)", &[&order])
+        .await?;
+    let message =
+        OutboxMessage::new("order.placed", &json!({"order": order}))?.destination("orders");
+    Postroom::new(&transaction)
+        .store_outbox_messages(&[message])
+        .await?;
+    transaction.commit().await?;
     Ok(())
 }

@@ -119,6 +119,11 @@ impl<'c, C: GenericClient + Sync> Postroom<'c, C> {
     }
 }
 
+/// One column of a batch that goes as parallel arrays.
+fn each<'a, M, T>(messages: &'a [M], value: impl Fn(&'a M) -> T) -> Vec<T> {
+    messages.iter().map(value).collect()
+}
+
 /// An undefined function or schema (42883, 3F000) means that the extension is not there.
 fn missing_if_undefined(error: Error) -> Error {
     match error.code() {

@@ -25,6 +25,17 @@ pub enum Outcome<E> {
     Stopped,
 }
 
+impl<E> Outcome<E> {
+    /// How the attempt ended; none if it was not made.
+    fn attempt(self) -> Option<Result<(), E>> {
+        match self {
+            Outcome::Completed => Some(Ok(())),
+            Outcome::Failed(error) => Some(Err(error)),
+            Outcome::Stopped => None,
+        }
+    }
+}
+
 /// What became of a batch.
 #[derive(Debug)]
 pub struct Processed<M> {
@@ -114,14 +125,9 @@ where
         } else {
             process(message.clone()).await
         };
-        let result = match outcome {
-            Outcome::Completed => Ok(()),
-            Outcome::Failed(error) => Err(error),
-            Outcome::Stopped => {
-                done.left.push(message);
-                done.left.extend(rest);
-                return done;
-            }
+        let Some(result) = outcome.attempt() else {
+            done.left = std::iter::once(message).chain(rest).collect();
+            return done;
         };
         let failed = result.is_err();
         if let Err(error) = report(message.clone(), result).await {

@@ -35,6 +35,14 @@ struct Batch {
 }
 
 impl Batch {
+    fn begin(instance: Uuid) -> Batch {
+        Batch {
+            instance,
+            now: Instant::now(),
+            lines: Vec::new(),
+        }
+    }
+
     /// The first call of an instance registers it.
     fn register(&mut self, who: Description) -> Result<()> {
         if !instance::is_known(self.instance)? {
@@ -203,10 +211,14 @@ impl Batch {
 }
 
 /// The queues a call claims from.
-fn queues(claims: Vec<Option<String>>, consumers: Vec<Option<String>>) -> Result<Vec<Queue>> {
+fn queues(
+    claims: Option<Vec<Option<String>>>,
+    consumers: Option<Vec<Option<String>>>,
+) -> Result<Vec<Queue>> {
+    let consumers = required("consumer_ids", consumers)?;
     let mut queues = Vec::new();
-    for (i, name) in claims.into_iter().enumerate() {
-        match required(&format!("claims[{}]", i + 1), name)?.as_str() {
+    for (i, name) in required("claims", claims)?.into_iter().enumerate() {
+        match required(format_args!("claims[{}]", i + 1), name)?.as_str() {
             "outbox" => queues.push(Queue::outbox()),
             "inbox" => {
                 for (i, consumer) in consumers.iter().enumerate() {
@@ -255,24 +267,12 @@ fn process_work_batch(
     let _steady = plan::steady();
     position::require_read_committed("process_work_batch")?;
     let instance = required_id("instance_id", instance_id)?;
-    let service_name = required_text("service_name", service_name)?;
-    let queues = queues(
-        required("claims", claims)?,
-        required("consumer_ids", consumer_ids)?,
-    )?;
+    let who = Description::check(service_name, host_name, process_id, metadata)?;
+    let queues = queues(claims, consumer_ids)?;
     let mut request = Request::check(instance, max_messages, max_streams, lease, holding)?;
     request.renewing = true;
-    let mut batch = Batch {
-        instance,
-        now: Instant::now(),
-        lines: Vec::new(),
-    };
-    batch.register(Description {
-        service_name,
-        host_name,
-        process_id,
-        metadata,
-    })?;
+    let mut batch = Batch::begin(instance);
+    batch.register(who)?;
     batch.store(new_outbox_messages, new_inbox_messages)?;
     batch.complete("outbox", "outbox_completions", outbox_completions)?;
     batch.complete("inbox", "inbox_completions", inbox_completions)?;

@@ -50,6 +50,22 @@ pub struct Description {
     pub metadata: Option<Json>,
 }
 
+impl Description {
+    pub fn check(
+        service_name: Option<String>,
+        host_name: Option<String>,
+        process_id: Option<i32>,
+        metadata: Option<Json>,
+    ) -> Result<Description> {
+        Ok(Description {
+            service_name: required_text("service_name", service_name)?,
+            host_name,
+            process_id,
+            metadata,
+        })
+    }
+}
+
 const REGISTER_ANEW: &str = "Drop what is in memory and register as a new instance with a new id.";
 
 #[pg_extern(sql = false)]
@@ -61,16 +77,10 @@ fn register_instance(
     metadata: Option<Json>,
 ) -> core::result::Result<Uuid, ErrorReport> {
     let _steady = plan::steady();
-    let service_name = required_text("service_name", service_name)?;
+    let who = Description::check(service_name, host_name, process_id, metadata)?;
     let id = instance_id.unwrap_or_else(new_id);
     check_id("instance_id", id)?;
-    let description = Description {
-        service_name,
-        host_name,
-        process_id,
-        metadata,
-    };
-    if !register(id, description, Instant::now())? {
+    if !register(id, who, Instant::now())? {
         Err(Error::Instance {
             instance_id: id,
             state: "registered",

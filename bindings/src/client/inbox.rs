@@ -1,16 +1,19 @@
 //! Accepting messages, each once per consumer.
 
-use std::time::SystemTime;
-
-use serde_json::value::RawValue;
 use tokio_postgres::types::{Json, Type};
 use tokio_postgres::{GenericClient, Row};
-use uuid::Uuid;
 
-use super::Postroom;
+use super::{Postroom, each};
 use crate::error::Error;
 use crate::message::InboxMessage;
 use crate::types::{AcceptOutcome, Accepted, column};
+
+const STORE_ARRAYS: &str = "
+SELECT message_id, outcome
+  FROM postroom.store_inbox_arrays(consumer_id => $1, message_ids => $2, message_types => $3,
+       payloads => $4, stream_ids => $5, metadatas => $6, scopes => $7, is_events => $8,
+       correlation_ids => $9, causation_ids => $10, sources => $11, traceparents => $12,
+       tracestates => $13, occurred_ats => $14, scheduled_fors => $15, fingerprints => $16)";
 
 impl<C: GenericClient + Sync> Postroom<'_, C> {
     /// Accepts messages for a consumer, all or nothing; one answer per message, in their order.
@@ -42,60 +45,38 @@ impl<C: GenericClient + Sync> Postroom<'_, C> {
         consumer_id: &str,
         messages: &[InboxMessage],
     ) -> Result<Vec<Accepted>, Error> {
-        let message_ids: Vec<Uuid> = messages.iter().map(|m| m.message_id).collect();
-        let message_types: Vec<&str> = messages.iter().map(|m| m.message_type.as_str()).collect();
-        let payloads: Vec<Json<&RawValue>> = messages.iter().map(|m| Json(&*m.payload)).collect();
-        let stream_ids: Vec<Option<Uuid>> = messages.iter().map(|m| m.stream_id).collect();
-        let metadatas: Vec<Option<Json<&RawValue>>> = messages
-            .iter()
-            .map(|m| m.metadata.as_deref().map(Json))
-            .collect();
-        let scopes: Vec<Option<Json<&RawValue>>> = messages
-            .iter()
-            .map(|m| m.scope.as_deref().map(Json))
-            .collect();
-        let is_events: Vec<bool> = messages.iter().map(|m| m.is_event).collect();
-        let correlation_ids: Vec<Option<&str>> = messages
-            .iter()
-            .map(|m| m.correlation_id.as_deref())
-            .collect();
-        let causation_ids: Vec<Option<&str>> =
-            messages.iter().map(|m| m.causation_id.as_deref()).collect();
-        let sources: Vec<Option<&str>> = messages.iter().map(|m| m.source.as_deref()).collect();
-        let traceparents: Vec<Option<&str>> =
-            messages.iter().map(|m| m.traceparent.as_deref()).collect();
-        let tracestates: Vec<Option<&str>> =
-            messages.iter().map(|m| m.tracestate.as_deref()).collect();
-        let occurred_ats: Vec<Option<SystemTime>> =
-            messages.iter().map(|m| m.occurred_at).collect();
-        let scheduled_fors: Vec<Option<SystemTime>> =
-            messages.iter().map(|m| m.scheduled_for).collect();
-        let fingerprints: Vec<Option<&[u8]>> =
-            messages.iter().map(|m| m.fingerprint.as_deref()).collect();
         let rows = self
             .rows(
-                "SELECT message_id, outcome
-                   FROM postroom.store_inbox_arrays(consumer_id => $1, message_ids => $2, message_types => $3,
-                        payloads => $4, stream_ids => $5, metadatas => $6, scopes => $7, is_events => $8,
-                        correlation_ids => $9, causation_ids => $10, sources => $11, traceparents => $12,
-                        tracestates => $13, occurred_ats => $14, scheduled_fors => $15, fingerprints => $16)",
+                STORE_ARRAYS,
                 &[
                     (&consumer_id, Type::TEXT),
-                    (&message_ids, Type::UUID_ARRAY),
-                    (&message_types, Type::TEXT_ARRAY),
-                    (&payloads, Type::JSONB_ARRAY),
-                    (&stream_ids, Type::UUID_ARRAY),
-                    (&metadatas, Type::JSONB_ARRAY),
-                    (&scopes, Type::JSONB_ARRAY),
-                    (&is_events, Type::BOOL_ARRAY),
-                    (&correlation_ids, Type::TEXT_ARRAY),
-                    (&causation_ids, Type::TEXT_ARRAY),
-                    (&sources, Type::TEXT_ARRAY),
-                    (&traceparents, Type::TEXT_ARRAY),
-                    (&tracestates, Type::TEXT_ARRAY),
-                    (&occurred_ats, Type::TIMESTAMPTZ_ARRAY),
-                    (&scheduled_fors, Type::TIMESTAMPTZ_ARRAY),
-                    (&fingerprints, Type::BYTEA_ARRAY),
+                    (&each(messages, |m| m.message_id), Type::UUID_ARRAY),
+                    (&each(messages, |m| &m.message_type), Type::TEXT_ARRAY),
+                    (&each(messages, |m| Json(&m.payload)), Type::JSONB_ARRAY),
+                    (&each(messages, |m| m.stream_id), Type::UUID_ARRAY),
+                    (
+                        &each(messages, |m| m.metadata.as_ref().map(Json)),
+                        Type::JSONB_ARRAY,
+                    ),
+                    (
+                        &each(messages, |m| m.scope.as_ref().map(Json)),
+                        Type::JSONB_ARRAY,
+                    ),
+                    (&each(messages, |m| m.is_event), Type::BOOL_ARRAY),
+                    (&each(messages, |m| &m.correlation_id), Type::TEXT_ARRAY),
+                    (&each(messages, |m| &m.causation_id), Type::TEXT_ARRAY),
+                    (&each(messages, |m| &m.source), Type::TEXT_ARRAY),
+                    (&each(messages, |m| &m.traceparent), Type::TEXT_ARRAY),
+                    (&each(messages, |m| &m.tracestate), Type::TEXT_ARRAY),
+                    (&each(messages, |m| m.occurred_at), Type::TIMESTAMPTZ_ARRAY),
+                    (
+                        &each(messages, |m| m.scheduled_for),
+                        Type::TIMESTAMPTZ_ARRAY,
+                    ),
+                    (
+                        &each(messages, |m| m.fingerprint.as_deref()),
+                        Type::BYTEA_ARRAY,
+                    ),
                 ],
             )
             .await?;

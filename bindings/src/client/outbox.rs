@@ -1,16 +1,19 @@
 //! Storing messages with the change that causes them: call these on the transaction of the change.
 
-use std::time::SystemTime;
-
-use serde_json::value::RawValue;
 use tokio_postgres::types::{Json, Type};
 use tokio_postgres::{GenericClient, Row};
 use uuid::Uuid;
 
-use super::Postroom;
+use super::{Postroom, each};
 use crate::error::Error;
 use crate::message::OutboxMessage;
 use crate::types::{StoreOutcome, Stored, column};
+
+const STORE_ARRAYS: &str = "
+SELECT message_id, stream_id, partition_number, outcome, event_version
+  FROM postroom.store_outbox_arrays(message_types => $1, payloads => $2, stream_ids => $3,
+       destinations => $4, is_events => $5, message_ids => $6, metadatas => $7, scopes => $8,
+       correlation_ids => $9, causation_ids => $10, scheduled_fors => $11, expected_versions => $12)";
 
 impl<C: GenericClient + Sync> Postroom<'_, C> {
     /// Stores one message; answers its id. A known id is no error. `expected_version` belongs to
@@ -68,50 +71,31 @@ impl<C: GenericClient + Sync> Postroom<'_, C> {
         &self,
         messages: &[OutboxMessage],
     ) -> Result<Vec<Stored>, Error> {
-        let message_types: Vec<&str> = messages.iter().map(|m| m.message_type.as_str()).collect();
-        let payloads: Vec<Json<&RawValue>> = messages.iter().map(|m| Json(&*m.payload)).collect();
-        let stream_ids: Vec<Option<Uuid>> = messages.iter().map(|m| m.stream_id).collect();
-        let destinations: Vec<Option<&str>> =
-            messages.iter().map(|m| m.destination.as_deref()).collect();
-        let is_events: Vec<bool> = messages.iter().map(|m| m.is_event).collect();
-        let message_ids: Vec<Uuid> = messages.iter().map(|m| m.message_id).collect();
-        let metadatas: Vec<Option<Json<&RawValue>>> = messages
-            .iter()
-            .map(|m| m.metadata.as_deref().map(Json))
-            .collect();
-        let scopes: Vec<Option<Json<&RawValue>>> = messages
-            .iter()
-            .map(|m| m.scope.as_deref().map(Json))
-            .collect();
-        let correlation_ids: Vec<Option<&str>> = messages
-            .iter()
-            .map(|m| m.correlation_id.as_deref())
-            .collect();
-        let causation_ids: Vec<Option<&str>> =
-            messages.iter().map(|m| m.causation_id.as_deref()).collect();
-        let scheduled_fors: Vec<Option<SystemTime>> =
-            messages.iter().map(|m| m.scheduled_for).collect();
-        let expected_versions: Vec<Option<i64>> =
-            messages.iter().map(|m| m.expected_version).collect();
         let rows = self
             .rows(
-                "SELECT message_id, stream_id, partition_number, outcome, event_version
-                   FROM postroom.store_outbox_arrays(message_types => $1, payloads => $2, stream_ids => $3,
-                        destinations => $4, is_events => $5, message_ids => $6, metadatas => $7, scopes => $8,
-                        correlation_ids => $9, causation_ids => $10, scheduled_fors => $11, expected_versions => $12)",
+                STORE_ARRAYS,
                 &[
-                    (&message_types, Type::TEXT_ARRAY),
-                    (&payloads, Type::JSONB_ARRAY),
-                    (&stream_ids, Type::UUID_ARRAY),
-                    (&destinations, Type::TEXT_ARRAY),
-                    (&is_events, Type::BOOL_ARRAY),
-                    (&message_ids, Type::UUID_ARRAY),
-                    (&metadatas, Type::JSONB_ARRAY),
-                    (&scopes, Type::JSONB_ARRAY),
-                    (&correlation_ids, Type::TEXT_ARRAY),
-                    (&causation_ids, Type::TEXT_ARRAY),
-                    (&scheduled_fors, Type::TIMESTAMPTZ_ARRAY),
-                    (&expected_versions, Type::INT8_ARRAY),
+                    (&each(messages, |m| &m.message_type), Type::TEXT_ARRAY),
+                    (&each(messages, |m| Json(&m.payload)), Type::JSONB_ARRAY),
+                    (&each(messages, |m| m.stream_id), Type::UUID_ARRAY),
+                    (&each(messages, |m| &m.destination), Type::TEXT_ARRAY),
+                    (&each(messages, |m| m.is_event), Type::BOOL_ARRAY),
+                    (&each(messages, |m| m.message_id), Type::UUID_ARRAY),
+                    (
+                        &each(messages, |m| m.metadata.as_ref().map(Json)),
+                        Type::JSONB_ARRAY,
+                    ),
+                    (
+                        &each(messages, |m| m.scope.as_ref().map(Json)),
+                        Type::JSONB_ARRAY,
+                    ),
+                    (&each(messages, |m| &m.correlation_id), Type::TEXT_ARRAY),
+                    (&each(messages, |m| &m.causation_id), Type::TEXT_ARRAY),
+                    (
+                        &each(messages, |m| m.scheduled_for),
+                        Type::TIMESTAMPTZ_ARRAY,
+                    ),
+                    (&each(messages, |m| m.expected_version), Type::INT8_ARRAY),
                 ],
             )
             .await?;

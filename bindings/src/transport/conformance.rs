@@ -15,51 +15,44 @@ const QUIET: Duration = Duration::from_millis(300);
 
 /// Runs the suite on a source that nothing else uses; answers what was broken, nothing if all is well.
 pub async fn check<T: Transport>(transport: &T, source: &str) -> Vec<String> {
-    let mut broken = Vec::new();
     if !transport.ready().await {
         return vec!["ready() is false".to_owned()];
     }
-    for (name, result) in [
+    let (t, s) = (transport, source);
+    let findings = [
         (
             "what is confirmed is read, in order",
-            reads_in_order(transport, source).await,
+            reads_in_order(t, s).await,
         ),
-        (
-            "reading goes on behind a position",
-            resumes(transport, source).await,
-        ),
-        (
-            "all readers see the same order",
-            readers_agree(transport, source).await,
-        ),
+        ("reading goes on behind a position", resumes(t, s).await),
+        ("all readers see the same order", readers_agree(t, s).await),
         (
             "every field arrives as it was sent",
-            fields_arrive(transport, source).await,
+            fields_arrive(t, s).await,
         ),
         (
             "an empty wait ends, with nothing",
-            empty_wait_ends(transport, source).await,
+            empty_wait_ends(t, s).await,
         ),
         (
             "a reader sees what comes while it waits",
-            sees_what_comes(transport, source).await,
+            sees_what_comes(t, s).await,
         ),
         (
             "a message published twice is not lost",
-            repeats_are_harmless(transport, source).await,
+            repeats_are_harmless(t, s).await,
         ),
-        (
-            "acknowledging changes no order",
-            acknowledges(transport, source).await,
-        ),
-    ] {
-        match result {
-            Ok(None) => {}
-            Ok(Some(what)) => broken.push(format!("{name}: {what}")),
-            Err(error) => broken.push(format!("{name}: {error}")),
-        }
+        ("acknowledging changes no order", acknowledges(t, s).await),
+    ];
+    findings.into_iter().filter_map(told).collect()
+}
+
+fn told((promise, finding): (&str, Finding)) -> Option<String> {
+    match finding {
+        Ok(None) => None,
+        Ok(Some(what)) => Some(format!("{promise}: {what}")),
+        Err(error) => Some(format!("{promise}: {error}")),
     }
-    broken
 }
 
 /// `None` if the promise holds, else what was seen.

@@ -227,8 +227,7 @@ fn promote(queue: &Queue, me: Uuid, now: Instant) -> Result<()> {
     if due.is_empty() {
         return Ok(());
     }
-    position::announce(Kind::Storer)?;
-    let numbers = position::draw(due.len())?;
+    let numbers = position::draw(Kind::Storer, due.len())?;
     let mut lanes: BTreeMap<String, Vec<i16>> = BTreeMap::new();
     for ((consumer, id, lane), number) in due.into_iter().zip(numbers) {
         plan::execute(

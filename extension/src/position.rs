@@ -2,9 +2,10 @@
 //!
 //! Every storing transaction announces, before it draws a number, the last number that it will not
 //! draw; the announcement is a lock and ends with the transaction. Settled is the lesser of the last
-//! number drawn and the least announcement, read in this order and used only with a younger snapshot:
-//! whoever drew a settled number had announced before we read the last number, and had ended before we
-//! read the announcements, so what it stored is visible or will never be.
+//! number drawn and the least announcement, read in this order and used only with a younger snapshot.
+//! The order of the steps, and why, is in protocol.rs; here they meet the server.
+
+mod protocol;
 
 use crate::config::BATCH_LIMIT;
 use crate::datum::{Instant, Json, Table};
@@ -14,7 +15,9 @@ use crate::plan::{self, arg};
 use pgrx::datum::Uuid;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
+use protocol::Ground;
 use std::cell::Cell;
+use std::thread::LocalKey;
 
 const LAST_NUMBER: &str = "
 SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END
@@ -41,50 +44,68 @@ thread_local! {
     static APPENDER: Cell<Option<i64>> = const { Cell::new(None) };
 }
 
-/// Announces, unless this transaction has done so and still holds it.
-pub fn announce(kind: Kind) -> Result<()> {
-    let remembered = if kind == Kind::Appender {
-        &APPENDER
-    } else {
-        &STORER
-    };
-    if let Some(number) = remembered.get()
-        && lock::is_announced(kind, number)
-    {
-        return Ok(());
+/// The server's sequence and lock table: of events for an appender, of all messages for a storer.
+struct Server(Kind);
+
+impl Server {
+    fn memory(&self) -> &'static LocalKey<Cell<Option<i64>>> {
+        match self.0 {
+            Kind::Appender => &APPENDER,
+            _ => &STORER,
+        }
     }
-    let number = last_number()?;
-    lock::announce(kind, number);
-    remembered.set(Some(number));
-    Ok(())
+}
+
+impl Ground for Server {
+    type Error = Error;
+
+    fn last_number(&mut self) -> Result<i64> {
+        last_number()
+    }
+
+    fn least_announced(&mut self) -> Result<Option<i64>> {
+        Ok(lock::least_announced(match self.0 {
+            Kind::Appender => &[Kind::Appender],
+            _ => &[Kind::Appender, Kind::Storer],
+        }))
+    }
+
+    fn remembered(&self) -> Option<i64> {
+        self.memory().get()
+    }
+
+    fn is_announced(&mut self, number: i64) -> Result<bool> {
+        Ok(lock::is_announced(self.0, number))
+    }
+
+    fn announce(&mut self, number: i64) -> Result<()> {
+        lock::announce(self.0, number);
+        self.memory().set(Some(number));
+        Ok(())
+    }
+
+    fn draw(&mut self, count: usize) -> Result<Vec<i64>> {
+        plan::rows(DRAW, &[arg(count as i32)], |row| row.must(1))
+    }
 }
 
 /// Announces, unless this transaction holds an announcement of either kind.
 pub fn announce_something() -> Result<()> {
-    let holds = |kind, remembered: &'static std::thread::LocalKey<Cell<Option<i64>>>| {
-        let number = remembered.get();
-        number.is_some_and(|number| lock::is_announced(kind, number))
-    };
-    if holds(Kind::Storer, &STORER) || holds(Kind::Appender, &APPENDER) {
+    if protocol::holds_announcement(&mut Server(Kind::Appender))? {
         return Ok(());
     }
-    announce(Kind::Storer)
+    protocol::announce(&mut Server(Kind::Storer))
 }
 
-/// Draws numbers; only after [`announce`].
-pub fn draw(count: usize) -> Result<Vec<i64>> {
-    plan::rows(DRAW, &[arg(count as i32)], |row| row.must(1))
+/// Draws numbers for what a transaction of this kind stores, announced before.
+pub fn draw(kind: Kind, count: usize) -> Result<Vec<i64>> {
+    protocol::draw(&mut Server(kind), count)
 }
 
 /// Everything up to this number is visible to a snapshot taken from now on, or will never be. May
 /// come out lower than before, which is harmless to whoever never goes back.
 pub fn settled() -> Result<i64> {
-    settled_for(&[Kind::Storer, Kind::Appender])
-}
-
-fn settled_for(kinds: &[Kind]) -> Result<i64> {
-    let last = last_number()?;
-    Ok(lock::least_announced(kinds).map_or(last, |announced| announced.min(last)))
+    protocol::settled(&mut Server(Kind::Storer))
 }
 
 fn last_number() -> Result<i64> {
@@ -125,13 +146,13 @@ fn require_primary(function: &'static str) -> Result<()> {
 #[pg_extern(sql = false)]
 fn stable_position() -> core::result::Result<i64, ErrorReport> {
     let _steady = plan::steady();
-    Ok(stable("stable_position")?)
+    require_reader("stable_position")?;
+    Ok(protocol::settled(&mut Server(Kind::Appender))?)
 }
 
-fn stable(function: &'static str) -> Result<i64> {
+fn require_reader(function: &'static str) -> Result<()> {
     require_primary(function)?;
-    require_read_committed(function)?;
-    settled_for(&[Kind::Appender])
+    require_read_committed(function)
 }
 
 type EventRow = (
@@ -178,27 +199,15 @@ fn events_after(
     max_events: i32,
     event_types: Option<Vec<Option<String>>>,
 ) -> Result<Vec<EventRow>> {
-    let stable = stable("read_events")?.max(after);
-    let args = [
-        arg(after),
-        arg(stable),
-        arg(i64::from(max_events)),
-        arg(event_types),
-    ];
-    let mut found = plan::rows(READ_EVENTS, &args, |row| {
-        (
-            row.must(1),
-            row.get(2),
-            row.get(3),
-            row.get(4),
-            row.get(5),
-            row.json(6),
-            row.json(7),
-            row.json(8),
-            row.get(9),
-            row.get(10),
-            row.get(11),
-        )
+    require_reader("read_events")?;
+    let (stable, mut found) = protocol::read(&mut Server(Kind::Appender), after, |_, stable| {
+        let args = [
+            arg(after),
+            arg(stable),
+            arg(i64::from(max_events)),
+            arg(event_types),
+        ];
+        plan::rows(READ_EVENTS, &args, event_row)
     })?;
     // A full page ends at its last event; a page that ran dry has looked as far as is stable.
     let reached = match found.last() {
@@ -209,4 +218,20 @@ fn events_after(
         reached, None, None, None, None, None, None, None, None, None, None,
     ));
     Ok(found)
+}
+
+fn event_row(row: &plan::Row) -> EventRow {
+    (
+        row.must(1),
+        row.get(2),
+        row.get(3),
+        row.get(4),
+        row.get(5),
+        row.json(6),
+        row.json(7),
+        row.json(8),
+        row.get(9),
+        row.get(10),
+        row.get(11),
+    )
 }

@@ -112,8 +112,7 @@ pub fn store(messages: Vec<NewMessage>, now: Instant) -> Result<Vec<(Uuid, Accep
             .collect()
     };
     if !fresh.is_empty() {
-        position::announce(Kind::Storer)?;
-        insert(&fresh, &position::draw(fresh.len())?, now)?;
+        insert(&fresh, &position::draw(Kind::Storer, fresh.len())?, now)?;
         ring(&fresh, now)?;
     }
     let again = first.iter().filter(|(id, _)| !recorded.contains(*id));

@@ -120,12 +120,12 @@ fn draw(fresh: &[&NewMessage]) -> Result<Vec<i64>> {
         return Ok(Vec::new());
     }
     let appends = fresh.iter().any(|message| message.is_event);
-    position::announce(if appends {
+    let kind = if appends {
         Kind::Appender
     } else {
         Kind::Storer
-    })?;
-    position::draw(fresh.len())
+    };
+    position::draw(kind, fresh.len())
 }
 
 /// An event whose id belongs to another message must not be lost as a duplicate.

@@ -19,7 +19,7 @@ COMMENT ON TABLE postroom.consumer_checkpoint IS 'How far each pull consumer has
 COMMENT ON TABLE postroom.hold IS 'Streams that wait: until when, and why.';
 COMMENT ON TABLE postroom.aside IS 'Messages passed over because their stream was busy or waiting.';
 COMMENT ON TABLE postroom.dead_letter IS 'Messages that used up their attempts, as they were, with the reason.';
-COMMENT ON TABLE postroom.replay_log IS 'Who replayed which dead letter, when and why.';
+COMMENT ON TABLE postroom.replay_log IS 'Who replayed, buried or purged which dead letter, when and why.';
 COMMENT ON TABLE postroom.event_stream IS 'One row per stream; appenders lock it.';
 COMMENT ON TABLE postroom.event IS 'Events, gap-free per stream by version, globally ordered by position.';
 
@@ -49,6 +49,12 @@ COMMENT ON FUNCTION postroom.renew_claims(bigint[], interval) IS 'Extends leases
 COMMENT ON FUNCTION postroom.read_claims(uuid) IS 'The claims of an instance and the messages each names.';
 COMMENT ON FUNCTION postroom.fail_outbox(bigint, jsonb) IS 'Reports failures; the streams wait for their backoff, the exhausted are buried.';
 COMMENT ON FUNCTION postroom.fail_inbox(bigint, jsonb) IS 'Reports failures; the streams wait for their backoff, the exhausted are buried.';
+COMMENT ON FUNCTION postroom.read_dead_letters(text, text, uuid, text, integer, timestamptz, timestamptz, uuid, uuid[], integer) IS 'Dead letters, newest first.';
+COMMENT ON FUNCTION postroom.replay_dead_letters(uuid[], text, text, boolean, text, text, uuid, text, integer, timestamptz, timestamptz, integer) IS 'Brings dead letters back under their ids, into their streams: replayed, duplicate, busy or unknown for each.';
+COMMENT ON FUNCTION postroom.purge_dead_letters(uuid[], text, text, boolean, text, text, uuid, text, integer, timestamptz, timestamptz, integer) IS 'Deletes dead letters for good: purged, busy or unknown for each.';
+COMMENT ON FUNCTION postroom.bury(text, text, uuid, text, text) IS 'Moves a message that waits to the dead letters: buried, in_flight or unknown.';
+COMMENT ON FUNCTION postroom.hold_stream(text, text, uuid, text) IS 'Makes a stream wait until resume_stream; what is in flight goes on.';
+COMMENT ON FUNCTION postroom.resume_stream(text, text, uuid) IS 'Ends an operator''s hold: resumed or unknown.';
 COMMENT ON FUNCTION postroom.send(text, jsonb, uuid, text, boolean, uuid, jsonb, jsonb, text, text, timestamptz) IS 'Stores one message in the caller''s transaction and returns its id.';
 COMMENT ON FUNCTION postroom.store_outbox_messages(jsonb) IS 'Stores messages, and appends those that are events, all or nothing: stored or duplicate for each.';
 COMMENT ON FUNCTION postroom.store_outbox_arrays(text[], jsonb[], uuid[], text[], boolean[], uuid[], jsonb[], jsonb[], text[], text[], timestamptz[], bigint[]) IS 'The same from parallel arrays, for binary clients.';

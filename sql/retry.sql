@@ -67,10 +67,13 @@ CREATE TABLE postroom.dead_letter (
 );
 SELECT pg_catalog.pg_extension_config_dump('postroom.dead_letter', '');
 
--- Operators read the newest letters first.
-CREATE INDEX dead_letter_age_idx ON postroom.dead_letter (buried_at);
+-- Operators read the newest letters first; what was buried in one transaction is told apart by its id.
+CREATE INDEX dead_letter_age_idx ON postroom.dead_letter (buried_at, message_id);
+-- Operators name letters by their ids, and upkeep asks whether an id is buried.
+CREATE INDEX dead_letter_message_idx ON postroom.dead_letter (message_id);
 
--- Who replayed what and why; apart from dead_letter, so that replaying never erases it.
+-- Who replayed, buried or purged what and why; apart from dead_letter, so that replaying never erases
+-- it. The last five columns say how the letter died.
 CREATE TABLE postroom.replay_log (
     replay_id bigint GENERATED ALWAYS AS IDENTITY,
     queue text NOT NULL,
@@ -80,6 +83,11 @@ CREATE TABLE postroom.replay_log (
     reason text NOT NULL,
     outcome text NOT NULL,
     replayed_at timestamptz NOT NULL,
+    letter_reason text,
+    letter_error text,
+    letter_failure_reason smallint,
+    letter_attempts integer,
+    buried_at timestamptz,
     CONSTRAINT replay_log_pkey PRIMARY KEY (replay_id)
 );
 SELECT pg_catalog.pg_extension_config_dump('postroom.replay_log', '');
@@ -95,3 +103,91 @@ CREATE FUNCTION postroom.fail_outbox(claim_id bigint, failures jsonb)
 CREATE FUNCTION postroom.fail_inbox(claim_id bigint, failures jsonb)
     RETURNS TABLE (message_id uuid, outcome text)
     VOLATILE SECURITY DEFINER LANGUAGE c AS 'MODULE_PATHNAME', 'fail_inbox_wrapper';
+
+-- Newest first. buried_before and before_message_id together are the last letter of the page before.
+CREATE FUNCTION postroom.read_dead_letters(
+    queue text DEFAULT NULL,
+    consumer_id text DEFAULT NULL,
+    stream_id uuid DEFAULT NULL,
+    message_type text DEFAULT NULL,
+    failure_reason integer DEFAULT NULL,
+    buried_from timestamptz DEFAULT NULL,
+    buried_before timestamptz DEFAULT NULL,
+    before_message_id uuid DEFAULT NULL,
+    message_ids uuid[] DEFAULT NULL,
+    max_letters integer DEFAULT 100
+)
+    RETURNS TABLE (
+        queue text,
+        consumer_id text,
+        message_id uuid,
+        sequence_order bigint,
+        stream_id uuid,
+        destination text,
+        message_type text,
+        payload jsonb,
+        metadata jsonb,
+        scope jsonb,
+        is_event boolean,
+        correlation_id text,
+        causation_id text,
+        source text,
+        attempts integer,
+        error text,
+        failure_reason smallint,
+        reason text,
+        created_at timestamptz,
+        buried_at timestamptz
+    )
+    STABLE SECURITY DEFINER LANGUAGE c AS 'MODULE_PATHNAME', 'read_dead_letters_wrapper';
+
+-- outcome: replayed, duplicate (the id is queued already, the letter stays), busy (another call has the
+-- letter just now), unknown (no such letter). place: end of its lane, or aside in a stream that waits.
+CREATE FUNCTION postroom.replay_dead_letters(
+    message_ids uuid[] DEFAULT NULL,
+    actor text DEFAULT NULL,
+    reason text DEFAULT NULL,
+    dry_run boolean DEFAULT false,
+    queue text DEFAULT NULL,
+    consumer_id text DEFAULT NULL,
+    stream_id uuid DEFAULT NULL,
+    message_type text DEFAULT NULL,
+    failure_reason integer DEFAULT NULL,
+    buried_from timestamptz DEFAULT NULL,
+    buried_before timestamptz DEFAULT NULL,
+    max_letters integer DEFAULT 1000
+)
+    RETURNS TABLE (queue text, consumer_id text, message_id uuid, outcome text, place text)
+    VOLATILE SECURITY DEFINER LANGUAGE c AS 'MODULE_PATHNAME', 'replay_dead_letters_wrapper';
+
+-- outcome: purged, busy, unknown.
+CREATE FUNCTION postroom.purge_dead_letters(
+    message_ids uuid[] DEFAULT NULL,
+    actor text DEFAULT NULL,
+    reason text DEFAULT NULL,
+    dry_run boolean DEFAULT false,
+    queue text DEFAULT NULL,
+    consumer_id text DEFAULT NULL,
+    stream_id uuid DEFAULT NULL,
+    message_type text DEFAULT NULL,
+    failure_reason integer DEFAULT NULL,
+    buried_from timestamptz DEFAULT NULL,
+    buried_before timestamptz DEFAULT NULL,
+    max_letters integer DEFAULT 1000
+)
+    RETURNS TABLE (queue text, consumer_id text, message_id uuid, outcome text)
+    VOLATILE SECURITY DEFINER LANGUAGE c AS 'MODULE_PATHNAME', 'purge_dead_letters_wrapper';
+
+-- buried, in_flight (a claim names it: its worker decides) or unknown. The outbox has no consumer: null.
+CREATE FUNCTION postroom.bury(queue text, consumer_id text, message_id uuid, actor text, reason text)
+    RETURNS text
+    VOLATILE SECURITY DEFINER LANGUAGE c AS 'MODULE_PATHNAME', 'bury_wrapper';
+
+CREATE FUNCTION postroom.hold_stream(queue text, consumer_id text, stream_id uuid, reason text)
+    RETURNS text
+    VOLATILE SECURITY DEFINER LANGUAGE c AS 'MODULE_PATHNAME', 'hold_stream_wrapper';
+
+-- resumed, or unknown: no operator holds the stream.
+CREATE FUNCTION postroom.resume_stream(queue text, consumer_id text, stream_id uuid)
+    RETURNS text
+    VOLATILE SECURITY DEFINER LANGUAGE c AS 'MODULE_PATHNAME', 'resume_stream_wrapper';

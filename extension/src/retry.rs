@@ -7,6 +7,8 @@
 
 pub mod due;
 pub mod hold;
+mod letter;
+mod operator;
 mod reap;
 mod take_out;
 

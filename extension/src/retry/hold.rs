@@ -31,6 +31,15 @@ SELECT $1, $2, u.lane, u.stream_id, u.streamless, u.due, u.suspect, u.reason
  ORDER BY u.lane, u.stream_id, u.streamless
     ON CONFLICT DO NOTHING";
 
+// $1: queue, $2: consumer, $3: lane, $4: stream, $5: streamless, $6: now. Locks the hold: what its owner
+// finds aside after that is all there is.
+const WAKE: &str = "
+INSERT INTO postroom.hold AS h
+       (queue, consumer_id, lane, stream_id, streamless, due, reason)
+VALUES ($1, $2, $3, $4, $5, $6, 'replayed')
+    ON CONFLICT (queue, consumer_id, lane, stream_id, streamless) DO UPDATE
+   SET due = CASE WHEN h.due = 'infinity' THEN h.due ELSE LEAST(h.due, EXCLUDED.due) END";
+
 // $1: queue, $2: consumer, $3: lanes, $4: streams, $5: streamless, $6: numbers
 const PUT_ASIDE: &str = "
 INSERT INTO postroom.aside (queue, consumer_id, lane, stream_id, streamless, sequence_order)
@@ -121,6 +130,14 @@ pub fn upsert(queue: &Queue, holds: &[Hold]) -> Result<()> {
 /// Makes streams wait that do not wait yet.
 pub fn ensure(queue: &Queue, holds: &[Hold]) -> Result<()> {
     write(ENSURE, queue, holds)
+}
+
+/// Makes a stream wait, and be looked after at once unless an operator holds it.
+pub fn wake(queue: &Queue, key: Key, now: Instant) -> Result<()> {
+    let mut args = args_of_one(queue, key);
+    args.push(arg(now));
+    plan::execute(WAKE, &args)?;
+    Ok(())
 }
 
 fn write(statement: &'static str, queue: &Queue, holds: &[Hold]) -> Result<()> {

@@ -1,0 +1,174 @@
+//! Letters come back under their ids, on the ordinary way.
+//!
+//! Into a stream that waits: aside, with the number the message had, so that it comes before its
+//! followers. Else to the end of its lane, with a new number: its old one may lie below the low-water,
+//! where nobody looks. Attempts begin anew.
+
+use super::filter::{Filter, Letter};
+use super::{Cause, delete};
+use crate::datum::{Instant, Table};
+use crate::error::{Result, Rows, required};
+use crate::lock::Kind;
+use crate::plan::{self, arg};
+use crate::position::{self, require_read_committed};
+use crate::retry::hold;
+use pgrx::datum::Uuid;
+use pgrx::prelude::*;
+use std::collections::HashSet;
+
+// $1: consumer, $2: id, $3: number, $4: lane
+const RESTORE_OUTBOX: &str = "
+INSERT INTO postroom.outbox
+       (sequence_order, message_id, stream_id, partition_number, lane, destination, message_type, payload,
+        metadata, scope, is_event, correlation_id, causation_id, status, created_at)
+SELECT $3, d.message_id, d.stream_id, d.partition_number, $4, d.destination, d.message_type, d.payload,
+       d.metadata, d.scope, d.is_event, d.correlation_id, d.causation_id, d.status, d.created_at
+  FROM postroom.dead_letter d
+ WHERE d.queue = 'outbox' AND d.consumer_id = $1 AND d.message_id = $2
+    ON CONFLICT (message_id) DO NOTHING";
+const RESTORE_INBOX: &str = "
+INSERT INTO postroom.inbox
+       (consumer_id, sequence_order, message_id, stream_id, partition_number, lane, message_type, payload,
+        metadata, scope, is_event, correlation_id, causation_id, source, traceparent, tracestate,
+        occurred_at, status, received_at)
+SELECT d.consumer_id, $3, d.message_id, d.stream_id, d.partition_number, $4, d.message_type, d.payload,
+       d.metadata, d.scope, d.is_event, d.correlation_id, d.causation_id, d.source, d.traceparent,
+       d.tracestate, d.occurred_at, d.status, d.created_at
+  FROM postroom.dead_letter d
+ WHERE d.queue = 'inbox' AND d.consumer_id = $1 AND d.message_id = $2
+    ON CONFLICT (consumer_id, message_id) DO NOTHING";
+
+// $1: consumer, $2: id
+const QUEUED_OUTBOX: &str = "
+SELECT 1 FROM postroom.outbox WHERE $1 = '' AND message_id = $2";
+const QUEUED_INBOX: &str = "
+SELECT 1 FROM postroom.inbox WHERE consumer_id = $1 AND message_id = $2";
+
+/// (queue, consumer_id, message_id, outcome, place)
+type ReplayedRow = (
+    Option<String>,
+    Option<String>,
+    Uuid,
+    &'static str,
+    Option<&'static str>,
+);
+
+#[allow(clippy::too_many_arguments)]
+#[pg_extern(sql = false)]
+fn replay_dead_letters(
+    message_ids: Option<Vec<Option<Uuid>>>,
+    actor: Option<String>,
+    reason: Option<String>,
+    dry_run: Option<bool>,
+    queue: Option<String>,
+    consumer_id: Option<String>,
+    stream_id: Option<Uuid>,
+    message_type: Option<String>,
+    failure_reason: Option<i32>,
+    buried_from: Option<Instant>,
+    buried_before: Option<Instant>,
+    max_letters: Option<i32>,
+) -> Rows<ReplayedRow> {
+    let _steady = plan::steady();
+    require_read_committed("replay_dead_letters")?;
+    let cause = Cause::check(actor, reason)?;
+    let filter = Filter {
+        ids: message_ids,
+        queue,
+        consumer_id,
+        stream_id,
+        message_type,
+        failure_reason,
+        from: buried_from,
+        before: buried_before,
+        before_id: None,
+        limit: max_letters,
+    };
+    Ok(Table::new(replay_all(
+        &filter,
+        &cause,
+        required("dry_run", dry_run)?,
+    )?))
+}
+
+fn replay_all(filter: &Filter, cause: &Cause, dry_run: bool) -> Result<Vec<ReplayedRow>> {
+    let picked = filter.pick(dry_run)?;
+    let mut rows = Vec::new();
+    for letter in &picked.letters {
+        let place = if dry_run {
+            foretell(letter)?
+        } else {
+            replay(letter, cause)?
+        };
+        let outcome = if place.is_some() {
+            "replayed"
+        } else {
+            "duplicate"
+        };
+        let queue = &letter.queue;
+        let (name, consumer) = (queue.name.to_string(), queue.consumer.clone());
+        rows.push((Some(name), Some(consumer), letter.id, outcome, place));
+    }
+    let passed = picked.passed.into_iter();
+    rows.extend(passed.map(|(id, outcome)| (None, None, id, outcome, None)));
+    Ok(rows)
+}
+
+fn place(waits: bool) -> Option<&'static str> {
+    Some(if waits { "aside" } else { "end" })
+}
+
+fn waits(letter: &Letter) -> Result<bool> {
+    Ok(!hold::among(&letter.queue, &HashSet::from([letter.key()]))?.is_empty())
+}
+
+fn foretell(letter: &Letter) -> Result<Option<&'static str>> {
+    let args = [arg(letter.queue.consumer.clone()), arg(letter.id)];
+    let queued = match letter.queue.name {
+        "outbox" => QUEUED_OUTBOX,
+        _ => QUEUED_INBOX,
+    };
+    if plan::rows(queued, &args, |_| ())?.is_empty() {
+        Ok(place(waits(letter)?))
+    } else {
+        Ok(None)
+    }
+}
+
+/// Where the message went; none if its id is queued already: then the letter stays.
+fn replay(letter: &Letter, cause: &Cause) -> Result<Option<&'static str>> {
+    let (queue, key) = (&letter.queue, letter.key());
+    let waits = waits(letter)?;
+    let number = if waits {
+        letter.number
+    } else {
+        fresh_number()?
+    };
+    let restore = match queue.name {
+        "outbox" => RESTORE_OUTBOX,
+        _ => RESTORE_INBOX,
+    };
+    let args = [
+        arg(queue.consumer.clone()),
+        arg(letter.id),
+        arg(number),
+        arg(key.lane),
+    ];
+    if plan::execute(restore, &args)? == 0 {
+        cause.log(queue, letter.id, "duplicate")?;
+        return Ok(None);
+    }
+    if waits {
+        // The stream may have stopped waiting since it was asked: then it waits again, for this one.
+        hold::wake(queue, key, cause.now())?;
+        hold::put_aside(queue, &[(key, number)])?;
+    }
+    cause.log(queue, letter.id, "replayed")?;
+    delete(queue, letter.id)?;
+    Ok(place(waits))
+}
+
+fn fresh_number() -> Result<i64> {
+    position::announce(Kind::Storer)?;
+    Ok(position::draw(1)?.into_iter().next().unwrap_or_default())
+}

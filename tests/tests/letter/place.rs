@@ -1,0 +1,146 @@
+//! Where a letter comes back: in its place if its stream waits, else at the end.
+
+use postroom_tests::session::finish;
+use postroom_tests::worker::{payloads, send_sql};
+use postroom_tests::{Database, Worker};
+
+use crate::{
+    bury_first, count, hold_sql, id_of, replay_sql, resume_sql, send_many_sql, settled_worker,
+};
+
+#[tokio::test]
+async fn letter_of_a_held_stream_comes_back_before_its_followers() {
+    let db = Database::create_with(&[
+        ("postroom.max_attempts", "1"),
+        ("postroom.exhausted", "hold"),
+    ])
+    .await;
+    let worker = Worker::register(&db).await;
+    let send = send_sql("s", &["1", "2", "3", "4"]);
+    worker.session.run(&send).await;
+    let items = worker.claim().await;
+    worker.complete(&items[..1]).await;
+    assert_eq!(worker.fail(&items[1], "boom").await, "applied");
+    assert_eq!(worker.claim().await, [], "the stream waits for an operator");
+    let replay = replay_sql(&items[1].message);
+    assert_eq!(worker.session.rows(&replay).await, ["replayed|aside"]);
+    assert_eq!(worker.claim().await, [], "a replay ends no operator's hold");
+    let resume = worker.session.value(&resume_sql("s")).await;
+    assert_eq!(resume, "resumed");
+    let items = worker.claim_some().await;
+    assert_eq!(payloads(&items), ["2", "3", "4"]);
+    assert_eq!(items[0].attempt, 1, "attempts begin anew");
+    db.assert_sound().await;
+}
+
+#[tokio::test]
+async fn letter_of_a_free_stream_comes_back_at_its_end() {
+    let db = Database::create_with(&[("postroom.max_attempts", "1")]).await;
+    let worker = settled_worker(&db).await;
+    worker.session.run(&send_many_sql("s", 1100)).await;
+    let items = worker.claim().await;
+    worker.fail(&items[0], "boom").await;
+    // The low-water is behind the number that the letter had.
+    worker.work_off(1099).await;
+    assert_eq!(worker.claim().await, []);
+    let replay = replay_sql(&items[0].message);
+    assert_eq!(worker.session.rows(&replay).await, ["replayed|end"]);
+    worker.session.run(&send_sql("s", &["after"])).await;
+    let again = worker.claim_some().await;
+    assert_eq!(payloads(&again), ["0", "after"]);
+    assert_eq!(again[0].message, items[0].message, "the id is kept");
+    assert_eq!(again[0].attempt, 1);
+    db.assert_sound().await;
+}
+
+#[tokio::test]
+async fn replay_that_commits_late_is_not_skipped() {
+    let db = Database::create().await;
+    let worker = settled_worker(&db).await;
+    let operator = db.session().await;
+    let id = bury_first(&db, "s", &["x"]).await;
+    operator.run("BEGIN").await;
+    operator.run(&replay_sql(&id)).await;
+    worker.session.run(&send_many_sql("s", 1100)).await;
+    worker.work_off(1100).await;
+    assert_eq!(worker.claim().await, []);
+    operator.run("COMMIT").await;
+    assert_eq!(payloads(&worker.claim_some().await), ["x"]);
+    db.assert_sound().await;
+}
+
+#[tokio::test]
+async fn letters_of_a_stream_come_back_in_its_order() {
+    let db = Database::create().await;
+    let worker = settled_worker(&db).await;
+    let session = &worker.session;
+    session.run(&send_sql("s", &["1", "2", "3"])).await;
+    for label in ["3", "1", "2"] {
+        let id = id_of(&db, label).await;
+        session.run(&crate::bury_sql(&id)).await;
+    }
+    session
+        .run("SELECT postroom.replay_dead_letters(stream_id => postroom.stream_id_of('s'), actor => 'ada', reason => 'again')")
+        .await;
+    assert_eq!(payloads(&worker.claim_some().await), ["1", "2", "3"]);
+    db.assert_sound().await;
+}
+
+#[tokio::test]
+async fn letter_meets_a_hold_that_is_being_ended() {
+    let db = Database::create().await;
+    let worker = settled_worker(&db).await;
+    let operator = db.session().await;
+    let id = bury_first(&db, "s", &["x"]).await;
+    operator.run(&hold_sql("s")).await;
+    operator.run(&resume_sql("s")).await;
+    // Nothing stands aside, so the claim ends the hold; its commit is still to come.
+    worker.session.run("BEGIN").await;
+    assert_eq!(worker.claim().await, []);
+    let replay = operator.start(&replay_sql(&id));
+    db.wait_blocked_by(&operator, &worker.session).await;
+    worker.session.run("COMMIT").await;
+    assert_eq!(finish(replay).await, ["replayed|aside"]);
+    assert_eq!(payloads(&worker.claim_some().await), ["x"]);
+    db.assert_sound().await;
+}
+
+#[tokio::test]
+async fn letter_replayed_under_a_hold_made_during_a_claim_is_left_to_it() {
+    let db = Database::create().await;
+    let worker = settled_worker(&db).await;
+    let operator = db.session().await;
+    let id = bury_first(&db, "s", &["x"]).await;
+    worker.session.run(&send_sql("t", &["other"])).await;
+    // The claim stops between the moment at which it sees that nobody waits and the next.
+    operator
+        .run("BEGIN; ALTER INDEX postroom.hold_pkey SET TABLESPACE pg_default")
+        .await;
+    let claim = worker.start_claim();
+    db.wait_blocked_by(&worker.session, &operator).await;
+    operator.run(&hold_sql("s")).await;
+    assert_eq!(operator.rows(&replay_sql(&id)).await, ["replayed|aside"]);
+    operator.run("COMMIT").await;
+    let items = postroom_tests::worker::parse(&finish(claim).await).items;
+    assert_eq!(payloads(&items), ["other"], "the held stream is left alone");
+    db.assert_sound().await;
+    operator.run(&resume_sql("s")).await;
+    assert_eq!(payloads(&worker.claim_some().await), ["x"]);
+    db.assert_sound().await;
+}
+
+#[tokio::test]
+async fn replayed_event_is_published_again_and_stored_once() {
+    let db = Database::create().await;
+    let worker = settled_worker(&db).await;
+    let session = &worker.session;
+    session
+        .run("SELECT postroom.append_events(postroom.stream_id_of('s'), '[{\"event_type\": \"a\", \"payload\": \"e\"}]', destination => 'desk')")
+        .await;
+    let id = id_of(&db, "e").await;
+    session.run(&crate::bury_sql(&id)).await;
+    assert_eq!(session.rows(&replay_sql(&id)).await, ["replayed|end"]);
+    assert_eq!(payloads(&worker.claim_some().await), ["e"]);
+    assert_eq!(count(session, "event").await, 1);
+    db.assert_sound().await;
+}

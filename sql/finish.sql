@@ -69,4 +69,15 @@ COMMENT ON FUNCTION postroom.stream_version(uuid) IS 'Version of a stream, 0 if 
 COMMENT ON FUNCTION postroom.stable_position() IS 'Below this position no event can appear later; call it in an earlier statement than the one that reads.';
 COMMENT ON FUNCTION postroom.read_events(bigint, integer, text[]) IS 'Events in global order, as far as it is stable; the last row has no event and tells how far the call looked.';
 COMMENT ON FUNCTION postroom.process_work_batch(uuid, text, text[], jsonb, jsonb, jsonb, jsonb, bigint[], jsonb, jsonb, integer, integer, interval, text[], bigint[], text, integer, jsonb) IS 'Stores, completions, failures, renewals, claims and heartbeat in one transaction, all or nothing.';
+COMMENT ON TABLE postroom.upkeep IS 'How far upkeep has come with each task, and when it looked last.';
+COMMENT ON VIEW postroom.backlog IS 'Per queue: messages, scheduled ones, claimed ones, claims, streams that wait or are held.';
+COMMENT ON VIEW postroom.stream_status IS 'Streams of which something is queued or that wait: free, waiting, suspect or held.';
+COMMENT ON VIEW postroom.instance_status IS 'Instances with what they hold: live, lapsed or gone.';
+COMMENT ON VIEW postroom.lane_status IS 'Who serves each lane, and which processes hold up that an owner who is gone loses it.';
+COMMENT ON VIEW postroom.claim_status IS 'Batches in flight: live or lapsed.';
+COMMENT ON VIEW postroom.dead_letter_summary IS 'Dead letters counted by queue, type and reason.';
+COMMENT ON VIEW postroom.message_status IS 'Where everything with one correlation id is; reads whole tables.';
+COMMENT ON FUNCTION postroom.run_upkeep(integer) IS 'One bounded step of each task: forgets old inbox ids and instances long gone.';
+COMMENT ON FUNCTION postroom.health(interval) IS 'What probes and alerts ask, at bounded cost: ok or warn for each.';
+COMMENT ON FUNCTION postroom._mutex_holders(text, text, uuid) IS 'Processes in which a claim call of this instance stands open, for lane_status.';
 COMMENT ON FUNCTION postroom.verify() IS 'What is not sound; empty when all is. Reads whole tables.';

@@ -136,7 +136,219 @@ COMMENT ON FUNCTION postroom.resume_stream(text, text, uuid) IS 'Ends an operato
 
 -- upkeep
 
+-- How far upkeep has come with each of its tasks, and when it looked last.
+CREATE TABLE postroom.upkeep (
+    task text NOT NULL,
+    ran_at timestamptz NOT NULL,
+    round_at timestamptz NOT NULL,
+    reached_at timestamptz,
+    reached_id uuid,
+    CONSTRAINT upkeep_pkey PRIMARY KEY (task)
+) WITH (fillfactor = 50);
+
+-- One bounded step of each task; come_back: there is more to look at. No row: somebody else is at it.
+CREATE FUNCTION postroom.run_upkeep(batch integer DEFAULT 1000)
+    RETURNS TABLE (task text, examined integer, removed integer, come_back boolean)
+    VOLATILE SECURITY DEFINER LANGUAGE c AS 'MODULE_PATHNAME', 'run_upkeep_wrapper';
+
+-- state: ok or warn. value: a count, or seconds, as the probe's name says.
+CREATE FUNCTION postroom.health(tolerance interval DEFAULT '5 minutes')
+    RETURNS TABLE (probe text, state text, value double precision, detail text)
+    VOLATILE SECURITY DEFINER LANGUAGE c AS 'MODULE_PATHNAME', 'health_wrapper';
+
+-- The processes in which a claim call of this instance stands open.
+CREATE FUNCTION postroom._mutex_holders(queue text, consumer_id text, instance_id uuid) RETURNS integer[]
+    VOLATILE SECURITY DEFINER LANGUAGE c AS 'MODULE_PATHNAME', '_mutex_holders_wrapper';
+
+
 -- view
+
+-- What is queued, per queue. Counts with an index; no payload is read.
+CREATE VIEW postroom.backlog AS
+WITH queued (queue, consumer_id, messages, scheduled) AS (
+    SELECT 'outbox'::text, ''::text,
+           pg_catalog.count(*) FILTER (WHERE o.lane IS NOT NULL),
+           pg_catalog.count(*) FILTER (WHERE o.lane IS NULL)
+      FROM postroom.outbox o
+    UNION ALL
+    SELECT 'inbox', i.consumer_id,
+           pg_catalog.count(*) FILTER (WHERE i.lane IS NOT NULL),
+           pg_catalog.count(*) FILTER (WHERE i.lane IS NULL)
+      FROM postroom.inbox i
+     GROUP BY i.consumer_id
+)
+SELECT q.queue,
+       q.consumer_id,
+       q.messages,
+       q.scheduled,
+       c.claimed,
+       c.claims,
+       h.waiting_streams,
+       h.held_streams
+  FROM queued q
+ CROSS JOIN LATERAL (
+       SELECT pg_catalog.count(*) AS claims,
+              COALESCE(pg_catalog.sum(pg_catalog.cardinality(k.message_ids)), 0)::bigint AS claimed
+         FROM postroom.claim k
+        WHERE k.queue OPERATOR(pg_catalog.=) q.queue
+          AND k.consumer_id OPERATOR(pg_catalog.=) q.consumer_id) c
+ CROSS JOIN LATERAL (
+       SELECT pg_catalog.count(*) FILTER (WHERE w.due OPERATOR(pg_catalog.<>) 'infinity') AS waiting_streams,
+              pg_catalog.count(*) FILTER (WHERE w.due OPERATOR(pg_catalog.=) 'infinity') AS held_streams
+         FROM postroom.hold w
+        WHERE w.queue OPERATOR(pg_catalog.=) q.queue
+          AND w.consumer_id OPERATOR(pg_catalog.=) q.consumer_id) h;
+
+-- Streams of which something is queued or that wait.
+CREATE VIEW postroom.stream_status AS
+WITH queued AS (
+    SELECT m.queue, m.consumer_id, m.stream_id,
+           pg_catalog.count(*) AS messages,
+           pg_catalog.min(m.sequence_order) AS first_order
+      FROM postroom._message m
+     WHERE NOT m.streamless AND m.lane IS NOT NULL
+     GROUP BY m.queue, m.consumer_id, m.stream_id
+), held AS (
+    SELECT h.queue, h.consumer_id, h.stream_id, h.due, h.suspect, h.reason
+      FROM postroom.hold h
+     WHERE NOT h.streamless
+)
+SELECT COALESCE(q.queue, h.queue) AS queue,
+       COALESCE(q.consumer_id, h.consumer_id) AS consumer_id,
+       COALESCE(q.stream_id, h.stream_id) AS stream_id,
+       postroom.lane_of(postroom.partition_of(COALESCE(q.stream_id, h.stream_id))) AS lane,
+       COALESCE(q.messages, 0) AS messages,
+       q.first_order,
+       CASE
+           WHEN h.due IS NULL THEN 'free'
+           WHEN h.due OPERATOR(pg_catalog.=) 'infinity' THEN 'held'
+           WHEN h.suspect THEN 'suspect'
+           ELSE 'waiting'
+       END AS state,
+       h.due,
+       h.reason
+  FROM queued q
+  FULL JOIN held h
+    ON h.queue OPERATOR(pg_catalog.=) q.queue
+   AND h.consumer_id OPERATOR(pg_catalog.=) q.consumer_id
+   AND h.stream_id OPERATOR(pg_catalog.=) q.stream_id;
+
+-- Instances, those that are gone included until upkeep forgets them.
+CREATE VIEW postroom.instance_status AS
+SELECT i.instance_id,
+       i.service_name,
+       i.host_name,
+       i.process_id,
+       CASE
+           WHEN i.evicted_at IS NOT NULL THEN 'gone'
+           WHEN i.lease_expiry OPERATOR(pg_catalog.<) pg_catalog.clock_timestamp() THEN 'lapsed'
+           ELSE 'live'
+       END AS state,
+       i.live_since,
+       i.heartbeat_at,
+       i.lease_expiry,
+       i.evicted_at,
+       (SELECT pg_catalog.count(*) FROM postroom.lane l
+         WHERE l.owner OPERATOR(pg_catalog.=) i.instance_id) AS lanes,
+       (SELECT pg_catalog.count(*) FROM postroom.claim k
+         WHERE k.instance_id OPERATOR(pg_catalog.=) i.instance_id) AS claims,
+       i.metadata
+  FROM postroom.instance i;
+
+-- Who serves each lane, and who holds up that an owner who is gone loses it: processes in which a claim
+-- call of the owner stands open.
+CREATE VIEW postroom.lane_status AS
+SELECT l.queue,
+       l.consumer_id,
+       l.lane,
+       l.owner,
+       l.successor,
+       CASE
+           WHEN l.owner IS NULL THEN 'free'
+           WHEN o.state IS NULL THEN 'lapsed'
+           ELSE o.state
+       END AS state,
+       w.low,
+       o.held_up_by
+  FROM postroom.lane l
+  LEFT JOIN postroom.lane_low w
+         ON w.queue OPERATOR(pg_catalog.=) l.queue
+        AND w.consumer_id OPERATOR(pg_catalog.=) l.consumer_id
+        AND w.lane OPERATOR(pg_catalog.=) l.lane
+  LEFT JOIN (
+       SELECT m.queue, m.consumer_id, m.instance_id,
+              CASE
+                  WHEN i.evicted_at IS NOT NULL THEN 'gone'
+                  WHEN i.lease_expiry OPERATOR(pg_catalog.<) pg_catalog.clock_timestamp() THEN 'lapsed'
+                  ELSE 'live'
+              END AS state,
+              CASE WHEN i.evicted_at IS NOT NULL
+                     OR i.lease_expiry OPERATOR(pg_catalog.<) pg_catalog.clock_timestamp()
+                   THEN postroom._mutex_holders(m.queue, m.consumer_id, m.instance_id)
+              END AS held_up_by
+         FROM postroom.member m
+         JOIN postroom.instance i ON i.instance_id OPERATOR(pg_catalog.=) m.instance_id
+       OFFSET 0) o
+         ON o.queue OPERATOR(pg_catalog.=) l.queue
+        AND o.consumer_id OPERATOR(pg_catalog.=) l.consumer_id
+        AND o.instance_id OPERATOR(pg_catalog.=) l.owner;
+
+-- Batches in flight. named counts what the claim took, done or not.
+CREATE VIEW postroom.claim_status AS
+SELECT k.claim_id,
+       k.queue,
+       k.consumer_id,
+       k.instance_id,
+       CASE WHEN k.lease_expiry OPERATOR(pg_catalog.<) pg_catalog.clock_timestamp() THEN 'lapsed' ELSE 'live' END AS state,
+       k.lease_expiry,
+       k.renewals,
+       k.solo,
+       pg_catalog.cardinality(k.message_ids) AS named
+  FROM postroom.claim k;
+
+CREATE VIEW postroom.dead_letter_summary AS
+SELECT d.queue,
+       d.consumer_id,
+       d.message_type,
+       d.reason,
+       d.failure_reason,
+       pg_catalog.count(*) AS letters,
+       pg_catalog.min(d.buried_at) AS oldest,
+       pg_catalog.max(d.buried_at) AS newest
+  FROM postroom.dead_letter d
+ GROUP BY d.queue, d.consumer_id, d.message_type, d.reason, d.failure_reason;
+
+-- Where everything with one correlation id is. Reads whole tables: narrow it with sequence_order too.
+CREATE VIEW postroom.message_status AS
+SELECT o.correlation_id, 'outbox'::text AS place, ''::text AS consumer_id, o.message_id, o.causation_id,
+       o.stream_id, o.message_type, s.state, o.attempts, o.sequence_order, o.created_at
+  FROM postroom.outbox o
+  JOIN postroom.outbox_status s ON s.message_id OPERATOR(pg_catalog.=) o.message_id
+UNION ALL
+SELECT i.correlation_id, 'inbox', i.consumer_id, i.message_id, i.causation_id,
+       i.stream_id, i.message_type, s.state, i.attempts, i.sequence_order, i.received_at
+  FROM postroom.inbox i
+  JOIN postroom.inbox_status s
+    ON s.consumer_id OPERATOR(pg_catalog.=) i.consumer_id AND s.message_id OPERATOR(pg_catalog.=) i.message_id
+UNION ALL
+SELECT d.correlation_id, 'dead letters', d.consumer_id, d.message_id, d.causation_id,
+       d.stream_id, d.message_type, 'buried', d.attempts, d.sequence_order, d.created_at
+  FROM postroom.dead_letter d
+UNION ALL
+SELECT e.correlation_id, 'events', '', e.event_id, e.causation_id,
+       e.stream_id, e.event_type, 'stored', NULL, e.position, e.created_at
+  FROM postroom.event e;
+COMMENT ON TABLE postroom.upkeep IS 'How far upkeep has come with each task, and when it looked last.';
+COMMENT ON VIEW postroom.backlog IS 'Per queue: messages, scheduled ones, claimed ones, claims, streams that wait or are held.';
+COMMENT ON VIEW postroom.stream_status IS 'Streams of which something is queued or that wait: free, waiting, suspect or held.';
+COMMENT ON VIEW postroom.instance_status IS 'Instances with what they hold: live, lapsed or gone.';
+COMMENT ON VIEW postroom.lane_status IS 'Who serves each lane, and which processes hold up that an owner who is gone loses it.';
+COMMENT ON VIEW postroom.claim_status IS 'Batches in flight: live or lapsed.';
+COMMENT ON VIEW postroom.dead_letter_summary IS 'Dead letters counted by queue, type and reason.';
+COMMENT ON VIEW postroom.message_status IS 'Where everything with one correlation id is; reads whole tables.';
+COMMENT ON FUNCTION postroom.run_upkeep(integer) IS 'One bounded step of each task: forgets old inbox ids and instances long gone.';
+COMMENT ON FUNCTION postroom.health(interval) IS 'What probes and alerts ask, at bounded cost: ok or warn for each.';
+COMMENT ON FUNCTION postroom._mutex_holders(text, text, uuid) IS 'Processes in which a claim call of this instance stands open, for lane_status.';
 
 -- finish
 REVOKE ALL ON ALL TABLES IN SCHEMA postroom FROM PUBLIC;

@@ -108,3 +108,27 @@ SELECT 'sequence cached or cycling', format('sequence=%s', s.seqrelid::regclass)
  WHERE s.seqrelid IN ('postroom.sequence_order'::regclass, 'postroom.claim_id'::regclass)
    AND (s.seqcache <> 1 OR s.seqcycle OR s.seqincrement <> 1);
 END;
+
+-- How far upkeep has come with each of its tasks, and when it looked last.
+CREATE TABLE postroom.upkeep (
+    task text NOT NULL,
+    ran_at timestamptz NOT NULL,
+    round_at timestamptz NOT NULL,
+    reached_at timestamptz,
+    reached_id uuid,
+    CONSTRAINT upkeep_pkey PRIMARY KEY (task)
+) WITH (fillfactor = 50);
+
+-- One bounded step of each task; come_back: there is more to look at. No row: somebody else is at it.
+CREATE FUNCTION postroom.run_upkeep(batch integer DEFAULT 1000)
+    RETURNS TABLE (task text, examined integer, removed integer, come_back boolean)
+    VOLATILE SECURITY DEFINER LANGUAGE c AS 'MODULE_PATHNAME', 'run_upkeep_wrapper';
+
+-- state: ok or warn. value: a count, or seconds, as the probe's name says.
+CREATE FUNCTION postroom.health(tolerance interval DEFAULT '5 minutes')
+    RETURNS TABLE (probe text, state text, value double precision, detail text)
+    VOLATILE SECURITY DEFINER LANGUAGE c AS 'MODULE_PATHNAME', 'health_wrapper';
+
+-- The processes in which a claim call of this instance stands open.
+CREATE FUNCTION postroom._mutex_holders(queue text, consumer_id text, instance_id uuid) RETURNS integer[]
+    VOLATILE SECURITY DEFINER LANGUAGE c AS 'MODULE_PATHNAME', '_mutex_holders_wrapper';

@@ -210,6 +210,10 @@ pub fn wake() -> bool {
     WAKE.get()
 }
 
+pub fn inbox_retention_micros() -> i64 {
+    i64::from(INBOX_RETENTION.get()) * 60_000_000
+}
+
 pub fn exhausted() -> Exhausted {
     EXHAUSTED.get()
 }

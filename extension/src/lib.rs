@@ -3,7 +3,7 @@
 //!
 //! A concept is a room, and a room is a module here, a file in `sql/`, and a golden test:
 //! [`partition`], [`instance`], [`lane`], [`claim`], [`outbox`], [`inbox`], [`retry`], [`event`],
-//! [`position`], [`batch`], upkeep (SQL only). Service rooms own no table: [`error`], [`config`],
+//! [`position`], [`batch`], [`upkeep`]. Service rooms own no table: [`error`], [`config`],
 //! [`plan`], [`lock`], [`datum`], [`queue`], [`wake`].
 //!
 //! Lock order, everywhere: own mutex, victim's eviction and mutex (try), instance, claims, messages,
@@ -29,6 +29,7 @@ mod plan;
 mod position;
 mod queue;
 mod retry;
+mod upkeep;
 mod wake;
 
 use pgrx::prelude::*;

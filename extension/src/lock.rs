@@ -15,6 +15,8 @@ pub enum Kind {
     Storer = 0x5002,
     /// Shared: the same, by a transaction that appends events.
     Appender = 0x5003,
+    /// Exclusive: whoever does the upkeep.
+    Upkeep = 0x5005,
     /// By session: "somebody sleeps who serves this queue".
     IdleQueue = 0x5010,
     /// By session: "this member of the queue sleeps".
@@ -52,6 +54,11 @@ pub fn try_mutex(key: u64) -> bool {
 /// Becomes the one that evicts the owner of this mutex, unless somebody else is.
 pub fn try_eviction(mutex: u64) -> bool {
     acquire(Kind::Eviction, mutex, pg_sys::ExclusiveLock, true)
+}
+
+/// Becomes the one that does the upkeep, unless somebody else is.
+pub fn try_upkeep() -> bool {
+    acquire(Kind::Upkeep, 0, pg_sys::ExclusiveLock, true)
 }
 
 /// Waits for the mutex.
@@ -154,6 +161,13 @@ pub fn least_announced(kinds: &[Kind]) -> Option<i64> {
     held(is_wanted)
         .map(|lock| key_of(&lock.locktag) as i64)
         .min()
+}
+
+/// The processes of those who hold any lock of these kinds; 0 for a prepared transaction.
+pub fn processes(kinds: &[Kind]) -> Vec<i32> {
+    let is_wanted =
+        |lock: &pg_sys::LockInstanceData| kinds.iter().any(|kind| is_ours(&lock.locktag, *kind));
+    held(is_wanted).map(|lock| lock.pid).collect()
 }
 
 /// The processes of those who hold the mutex; a prepared transaction has none.

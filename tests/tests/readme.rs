@@ -157,7 +157,10 @@ async fn the_table_of_functions_is_the_catalogs() {
     let catalog: BTreeSet<String> = db
         .session()
         .await
-        .rows("SELECT proname FROM pg_proc WHERE pronamespace = 'postroom'::regnamespace")
+        .rows(
+            "SELECT proname FROM pg_proc
+              WHERE pronamespace = 'postroom'::regnamespace AND proname NOT LIKE '\\_%'",
+        )
         .await
         .into_iter()
         .collect();

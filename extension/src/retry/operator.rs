@@ -9,6 +9,7 @@ use crate::partition;
 use crate::plan::{self, arg};
 use crate::position::require_read_committed;
 use crate::queue::{Key, Queue};
+use crate::wake;
 use pgrx::datum::Uuid;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
@@ -104,12 +105,14 @@ fn resume_stream(
     let _steady = plan::steady();
     require_read_committed("resume_stream")?;
     let queue = checked_queue(queue, consumer_id)?;
-    let mut args = args_of_one(&queue, key_of(required_id("stream_id", stream_id)?));
+    let key = key_of(required_id("stream_id", stream_id)?);
+    let mut args = args_of_one(&queue, key);
     args.push(arg(Instant::now()));
-    match plan::execute(RESUME, &args)? {
-        0 => Ok("unknown"),
-        _ => Ok("resumed"),
+    if plan::execute(RESUME, &args)? == 0 {
+        return Ok("unknown");
     }
+    wake::ring(&queue, [key.lane])?;
+    Ok("resumed")
 }
 
 #[pg_extern(sql = false)]
@@ -180,7 +183,9 @@ fn free_stream(queue: &Queue, place: &Place, id: Uuid, now: Instant) -> Result<(
     };
     let mut args = args_of_one(queue, key);
     args.push(arg(now));
-    plan::execute(HURRY, &args)?;
+    if plan::execute(HURRY, &args)? > 0 {
+        wake::ring(queue, [key.lane])?;
+    }
     hold::take_back(queue, key, vec![place.number])
 }
 

@@ -5,6 +5,7 @@ mod hold;
 mod log;
 mod place;
 mod race;
+mod ring;
 
 use postroom_tests::worker::send_sql;
 use postroom_tests::{Database, Session, Worker};

@@ -106,6 +106,24 @@ async fn letter_meets_a_hold_that_is_being_ended() {
 }
 
 #[tokio::test]
+async fn hold_of_a_letter_that_is_being_replayed_is_not_ended() {
+    let db = Database::create().await;
+    let worker = settled_worker(&db).await;
+    let operator = db.session().await;
+    let id = bury_first(&db, "s", &["x"]).await;
+    operator.run(&hold_sql("s")).await;
+    operator.run(&resume_sql("s")).await;
+    operator.run("BEGIN").await;
+    assert_eq!(operator.rows(&replay_sql(&id)).await, ["replayed|aside"]);
+    // Nothing stands aside that this claim could see.
+    assert_eq!(worker.claim().await, []);
+    operator.run("COMMIT").await;
+    db.assert_sound().await;
+    assert_eq!(payloads(&worker.claim_some().await), ["x"]);
+    db.assert_sound().await;
+}
+
+#[tokio::test]
 async fn letter_replayed_under_a_hold_made_during_a_claim_is_left_to_it() {
     let db = Database::create().await;
     let worker = settled_worker(&db).await;

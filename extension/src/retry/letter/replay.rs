@@ -12,6 +12,7 @@ use crate::lock::Kind;
 use crate::plan::{self, arg};
 use crate::position::{self, require_read_committed};
 use crate::retry::hold;
+use crate::wake;
 use pgrx::datum::Uuid;
 use pgrx::prelude::*;
 use std::collections::HashSet;
@@ -163,6 +164,7 @@ fn replay(letter: &Letter, cause: &Cause) -> Result<Option<&'static str>> {
         hold::wake(queue, key, cause.now())?;
         hold::put_aside(queue, &[(key, number)])?;
     }
+    wake::ring(queue, [key.lane])?;
     cause.log(queue, letter.id, "replayed")?;
     delete(queue, letter.id)?;
     Ok(place(waits))

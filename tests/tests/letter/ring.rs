@@ -1,8 +1,7 @@
 //! Whoever brings a stream back rings for its owner.
 
 use postroom_tests::worker::send_sql;
-use postroom_tests::Database;
-use postroom_tests::sleeper::Sleeper;
+use postroom_tests::{Database, Sleeper};
 
 use crate::{bury_first, bury_sql, hold_sql, id_of, replay_sql, resume_sql};
 

@@ -171,6 +171,6 @@ fn replay(letter: &Letter, cause: &Cause) -> Result<Option<&'static str>> {
 }
 
 fn fresh_number() -> Result<i64> {
-    position::announce(Kind::Storer)?;
-    Ok(position::draw(1)?.into_iter().next().unwrap_or_default())
+    let drawn = position::draw(Kind::Storer, 1)?;
+    Ok(drawn.into_iter().next().unwrap_or_default())
 }

@@ -12,7 +12,13 @@ CREATE TABLE postroom.claim (
     numbers bigint[] NOT NULL,
     message_ids uuid[] NOT NULL,
     CONSTRAINT claim_pkey PRIMARY KEY (claim_id)
-) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000,
+        toast_tuple_target = 8160);
+-- Ids hardly compress: a row of up to 300 messages stays whole, a longer one goes out of line as it is.
+ALTER TABLE postroom.claim
+    ALTER COLUMN lanes SET STORAGE EXTERNAL,
+    ALTER COLUMN numbers SET STORAGE EXTERNAL,
+    ALTER COLUMN message_ids SET STORAGE EXTERNAL;
 
 -- An instance's own claims of a queue, from its lowest one up. Partial, though the column is never null,
 -- so that a look-up by claim_id alone cannot be planned over it while the table is empty.

@@ -7,6 +7,11 @@
 -- lane
 
 -- claim
+ALTER TABLE postroom.claim SET (toast_tuple_target = 8160);
+ALTER TABLE postroom.claim
+    ALTER COLUMN lanes SET STORAGE EXTERNAL,
+    ALTER COLUMN numbers SET STORAGE EXTERNAL,
+    ALTER COLUMN message_ids SET STORAGE EXTERNAL;
 
 -- wake
 CREATE FUNCTION postroom.mark_idle(instance_id uuid, consumer_id text DEFAULT NULL) RETURNS timestamptz

@@ -179,9 +179,18 @@ impl Worker {
 
     /// Outcomes in the order of `items`, which may be of several claims.
     pub async fn complete(&self, items: &[Item]) -> Vec<String> {
+        let run = |items: &[Item]| {
+            let ids: Vec<&str> = items.iter().map(|item| item.message.as_str()).collect();
+            format!(
+                "SELECT outcome FROM postroom.complete_{}({}, '{{{}}}')",
+                self.queue(),
+                items[0].claim,
+                ids.join(",")
+            )
+        };
         let sql: Vec<String> = items
-            .iter()
-            .map(|item| self.report_sql("complete", item))
+            .chunk_by(|one, next| one.claim == next.claim)
+            .map(run)
             .collect();
         self.session.rows(&sql.join(";")).await
     }

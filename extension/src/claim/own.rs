@@ -101,7 +101,7 @@ impl Own {
             .collect();
         let mut gone = HashSet::new();
         if !done.is_empty() {
-            gone.extend(plan::rows(SWEEP, &[arg(done)], |row| row.must::<i64>(1))?);
+            gone.extend(sweep(done)?);
         }
         for claim in self
             .claims
@@ -158,6 +158,11 @@ impl Own {
     pub fn lanes(&self) -> BTreeSet<i16> {
         self.messages().map(|message| message.lane).collect()
     }
+}
+
+/// Deletes claims of which no message exists any more, unless somebody else has them locked.
+pub fn sweep(claims: Vec<i64>) -> Result<Vec<i64>> {
+    plan::rows(SWEEP, &[arg(claims)], |row| row.must(1))
 }
 
 fn rewrite(claim: &OwnClaim) -> Result<()> {

@@ -1,5 +1,6 @@
 //! What a worker says of its claims. A late report is an outcome, not an error.
 
+use super::own;
 use crate::config;
 use crate::datum::{Instant, Table};
 use crate::error::{Error, Result, Rows, required, required_id};
@@ -55,6 +56,7 @@ fn complete_all(
     claim_id: Option<i64>,
     ids: Option<Vec<Option<Uuid>>>,
 ) -> Rows<Reported> {
+    plan::bound_idle_time(config::lease_micros());
     let _steady = plan::steady();
     let claim_id = required("claim_id", claim_id)?;
     Ok(reports(complete(
@@ -82,15 +84,27 @@ pub fn all_ids(argument: &str, ids: Option<Vec<Option<Uuid>>>) -> Result<Vec<Uui
         .collect()
 }
 
-/// Deletes the messages a claim names. Never locks the claim: handlers that complete in transactions
-/// of their own must not wait for each other.
+/// Deletes the messages a claim names, and the claim if these were all: its owner's next claim need not
+/// look for survivors then. Above READ COMMITTED the claim stays, for a renewal since the snapshot would
+/// make its deletion fail.
 pub fn complete(queue: &str, claim_id: i64, ids: &[Uuid]) -> Result<Vec<(Uuid, Outcome)>> {
+    let (outcomes, is_done) = delete_named(queue, claim_id, ids)?;
+    if is_done && require_read_committed("complete").is_ok() {
+        own::sweep(vec![claim_id])?;
+    }
+    Ok(outcomes)
+}
+
+/// Deletes the messages a claim names; true if it names no other. Never locks the claim: handlers that
+/// complete in transactions of their own must not wait for each other.
+fn delete_named(queue: &str, claim_id: i64, ids: &[Uuid]) -> Result<(Vec<(Uuid, Outcome)>, bool)> {
     let found = plan::rows(NAMED, &[arg(claim_id)], |row| {
         let (name, consumer): (String, String) = (row.must(1), row.must(2));
         (name, consumer, row.get::<Vec<Uuid>>(3).unwrap_or_default())
     })?;
     let Some((name, consumer, named)) = found.into_iter().next() else {
-        return Ok(ids.iter().map(|id| (*id, Outcome::Stale)).collect());
+        let outcomes = ids.iter().map(|id| (*id, Outcome::Stale)).collect();
+        return Ok((outcomes, false));
     };
     let named: HashSet<Uuid> = named.into_iter().collect();
     let mut wanted = ids.to_vec();
@@ -100,7 +114,8 @@ pub fn complete(queue: &str, claim_id: i64, ids: &[Uuid]) -> Result<Vec<(Uuid, O
         true => Outcome::Applied,
         false => Outcome::Unknown,
     };
-    Ok(ids.iter().map(|id| (*id, outcome(id))).collect())
+    let outcomes = ids.iter().map(|id| (*id, outcome(id))).collect();
+    Ok((outcomes, gone.len() == named.len()))
 }
 
 fn delete(queue: &Queue, mut ids: Vec<Uuid>) -> Result<HashSet<Uuid>> {
@@ -122,7 +137,7 @@ fn complete_inbox_now(
     let _steady = plan::steady();
     let claim_id = required("claim_id", claim_id)?;
     let message_id = required_id("message_id", message_id)?;
-    match complete("inbox", claim_id, &[message_id])?.first() {
+    match delete_named("inbox", claim_id, &[message_id])?.0.first() {
         Some((_, Outcome::Applied)) => Ok(()),
         other => {
             let outcome = other.map_or("unknown", |(_, outcome)| outcome.text());

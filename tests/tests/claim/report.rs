@@ -75,10 +75,13 @@ async fn unknown_ids_are_said_so() {
         ["unknown"],
         "another claim's message"
     );
-    assert_eq!(worker.complete(&items).await, ["applied", "applied"]);
+    worker.session.run(&send_sql("u", &["3"])).await;
+    worker.session.run(&send_sql("v", &["4"])).await;
+    let pair = worker.claim().await;
+    assert_eq!(worker.complete(&pair[..1]).await, ["applied"]);
     assert_eq!(
-        worker.complete(&items[..1]).await,
-        ["unknown"],
+        worker.complete(&pair).await,
+        ["unknown", "applied"],
         "done before"
     );
     assert_eq!(
@@ -96,6 +99,59 @@ async fn unknown_ids_are_said_so() {
             .await,
         "unknown"
     );
+    assert_eq!(worker.complete(&items).await, ["applied", "applied"]);
+    db.assert_sound().await;
+}
+
+#[tokio::test]
+async fn claim_ends_with_the_completion_of_all_its_messages() {
+    let db = Database::create().await;
+    let worker = Worker::register(&db).await;
+    worker.session.run(&send_sql("s", &["1", "2"])).await;
+    let items = worker.claim().await;
+    let claims = "SELECT count(*) FROM postroom.claim";
+    assert_eq!(worker.complete(&items[..1]).await, ["applied"]);
+    assert_eq!(db.admin().value(claims).await, "1", "one is left");
+    assert_eq!(worker.claim().await, [], "and is in flight");
+    assert_eq!(worker.complete(&items[1..]).await, ["applied"]);
+    assert_eq!(db.admin().value(claims).await, "1", "told of one only");
+    assert_eq!(worker.claim().await, []);
+    assert_eq!(
+        db.admin().value(claims).await,
+        "0",
+        "swept by the next claim"
+    );
+
+    worker.session.run(&send_sql("s", &["3", "4"])).await;
+    let items = worker.claim().await;
+    assert_eq!(worker.complete(&items).await, ["applied", "applied"]);
+    assert_eq!(db.admin().value(claims).await, "0", "told of all");
+    assert_eq!(worker.complete(&items).await, ["stale", "stale"]);
+    db.assert_sound().await;
+}
+
+#[tokio::test]
+async fn completion_of_a_whole_claim_that_is_rolled_back_leaves_the_claim() {
+    let db = Database::create().await;
+    let worker = Worker::register(&db).await;
+    worker.session.run(&send_sql("s", &["1"])).await;
+    let items = worker.claim().await;
+    worker.session.run("BEGIN").await;
+    assert_eq!(worker.complete(&items).await, ["applied"]);
+    // A renewal since the snapshot must not make a completion above READ COMMITTED fail.
+    worker
+        .session
+        .run("ROLLBACK; BEGIN ISOLATION LEVEL REPEATABLE READ")
+        .await;
+    worker.session.run("SELECT 1").await;
+    let renew = format!(
+        "SELECT outcome FROM postroom.renew_claims('{{{}}}')",
+        items[0].claim
+    );
+    assert_eq!(db.admin().value(&renew).await, "applied");
+    assert_eq!(worker.complete(&items).await, ["applied"]);
+    worker.session.run("COMMIT").await;
+    assert_eq!(worker.claim().await, []);
     db.assert_sound().await;
 }
 

@@ -70,3 +70,26 @@ async fn handler_of_a_reaped_claim_fails_before_it_acts() {
     assert_eq!(worker.complete(&again).await, ["applied"]);
     db.assert_sound().await;
 }
+
+#[tokio::test]
+async fn handler_that_takes_its_time_keeps_no_renewal_waiting() {
+    let db = Database::create().await;
+    let worker = Worker::register_consumer(&db, "c").await;
+    worker.session.run(&receive_sql("c", "s", &["m"])).await;
+    let items = worker.claim().await;
+    let handler = db.session().await;
+    handler
+        .run(&format!(
+            "BEGIN; SELECT postroom.complete_inbox_now({}, '{}')",
+            items[0].claim, items[0].message
+        ))
+        .await;
+    let renewed = format!(
+        "SET lock_timeout = '2s'; SELECT outcome FROM postroom.renew_claims('{{{}}}')",
+        items[0].claim
+    );
+    assert_eq!(worker.session.value(&renewed).await, "applied");
+    handler.run("COMMIT").await;
+    assert_eq!(worker.claim().await, []);
+    db.assert_sound().await;
+}

@@ -40,6 +40,7 @@
 //! | `postroom_received` | consumer_id | messages taken from a broker |
 //! | `postroom_refused` | consumer_id | messages of a broker that cannot be stored |
 //! | `postroom_evictions` | | how often this process was presumed gone |
+//! | `postroom_rings` | | notifications that woke this process |
 //! | `postroom_connect_failures` | | connections that could not be opened |
 #![warn(missing_docs)]
 

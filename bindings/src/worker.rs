@@ -4,12 +4,15 @@
 //! whatever the database or the broker does in between, its loops log it, pause, and go on.
 
 mod backoff;
+mod bell;
 mod connect;
 mod handle;
 mod handler;
 mod heartbeat;
 mod holding;
 mod lifeline;
+mod listen;
+mod options;
 mod publish;
 mod queue;
 mod receive;
@@ -17,6 +20,7 @@ mod rejection;
 mod renewal;
 mod report;
 mod session;
+mod sleep;
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -31,50 +35,12 @@ use uuid::Uuid;
 
 pub use self::connect::Connect;
 pub use self::handler::{Handler, handler_fn};
+pub use self::listen::{Listen, Listening};
+pub use self::options::Options;
 pub use self::receive::{OnRefused, Receive};
 pub use self::rejection::Rejection;
 use crate::error::Error;
-use crate::message::Json;
 use crate::transport::Transport;
-
-/// How a worker works. Sizes and times that the server knows are its settings unless given here.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// Pause after a claim that found nothing. 250 ms.
-    pub poll: Duration,
-    /// Messages that are being published at a time. 32.
-    pub publishing: usize,
-    /// Messages of each inbox that are being handled at a time, each on a connection. 8.
-    pub handling: usize,
-    /// Messages of each queue that are claimed at a time and not done yet. 400.
-    pub in_hand: usize,
-    /// Messages of one claim; `None` = `postroom.max_messages`.
-    pub max_messages: Option<i32>,
-    /// Streams of one claim; `None` = `postroom.max_streams`.
-    pub max_streams: Option<i32>,
-    /// Lease of a claim; `None` = `postroom.lease`.
-    pub lease: Option<Duration>,
-    /// Shown in `postroom.instance`.
-    pub host_name: Option<String>,
-    /// Shown in `postroom.instance`.
-    pub metadata: Option<Json>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            poll: Duration::from_millis(250),
-            publishing: 32,
-            handling: 8,
-            in_hand: 400,
-            max_messages: None,
-            max_streams: None,
-            lease: None,
-            host_name: None,
-            metadata: None,
-        }
-    }
-}
 
 /// Which of the two queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -99,6 +65,7 @@ pub(crate) struct Shared {
     options: Options,
     lifeline: lifeline::Lifeline,
     holding: holding::Holding,
+    bell: bell::Bell,
     stop: watch::Receiver<bool>,
 }
 
@@ -136,6 +103,7 @@ pub struct Worker {
     connect: Box<dyn connect::AnyConnect>,
     service_name: String,
     options: Options,
+    listen: Option<Arc<dyn listen::AnyListen>>,
     loops: Vec<Loop>,
 }
 
@@ -146,6 +114,7 @@ impl Worker {
             connect: Box::new(connect),
             service_name: service_name.into(),
             options: Options::default(),
+            listen: None,
             loops: Vec::new(),
         }
     }
@@ -154,6 +123,14 @@ impl Worker {
     #[must_use]
     pub fn options(mut self, options: Options) -> Self {
         self.options = options;
+        self
+    }
+
+    /// Listens on a connection of its own, so that what is stored while the worker sleeps wakes it.
+    /// Without, or where notifications do not arrive, it polls.
+    #[must_use]
+    pub fn listen(mut self, listen: impl Listen) -> Self {
+        self.listen = Some(Arc::new(listen));
         self
     }
 
@@ -199,9 +176,10 @@ impl Worker {
             options: self.options,
             lifeline: lifeline::Lifeline::new(),
             holding: holding::Holding::default(),
+            bell: bell::Bell::new(),
             stop: stopped,
         });
-        let main = tokio::spawn(run(shared.clone(), self.loops));
+        let main = tokio::spawn(run(shared.clone(), self.listen, self.loops));
         Running { stop, main, shared }
     }
 }
@@ -234,9 +212,13 @@ impl Running {
 }
 
 /// The whole life of a worker. Aborting this task aborts all that it started.
-async fn run(shared: Arc<Shared>, loops: Vec<Loop>) {
+async fn run(shared: Arc<Shared>, listen: Option<Arc<dyn listen::AnyListen>>, loops: Vec<Loop>) {
     let (end, ended) = watch::channel(false);
     let (mut keepers, mut reports, mut work) = (JoinSet::new(), JoinSet::new(), JoinSet::new());
+    let mut ears = JoinSet::new();
+    if let Some(listen) = listen {
+        ears.spawn(bell::run(shared.clone(), listen));
+    }
     keepers.spawn(heartbeat::run(shared.clone(), ended));
     let renewal = keepers.spawn(renewal::run(shared.clone()));
     let (reporter, reporting) = report::start(shared.clone());
@@ -249,6 +231,7 @@ async fn run(shared: Arc<Shared>, loops: Vec<Loop>) {
     wait_until_true(&mut stop).await;
     while work.join_next().await.is_some() {}
     while reports.join_next().await.is_some() {}
+    drop(ears);
     renewal.abort();
     end.send_replace(true);
     while keepers.join_next().await.is_some() {}

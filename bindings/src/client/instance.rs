@@ -1,5 +1,7 @@
 //! One start of a worker process: registering, staying alive, leaving.
 
+use std::time::Duration;
+
 use tokio_postgres::GenericClient;
 use tokio_postgres::types::{Json, Type};
 use uuid::Uuid;
@@ -59,5 +61,42 @@ impl<C: GenericClient + Sync> Postroom<'_, C> {
             &self.one(statement, &[(&instance_id, Type::UUID)]).await?,
             "outcome",
         )?)
+    }
+
+    /// Marks an instance idle for a consumer's inbox, or for the outbox: whoever stores something for
+    /// it notifies the channel `postroom_` with the id in hexadecimal digits. Answers for how long it
+    /// may sleep if the claim after this call gives nothing; zero means: not now, go on polling.
+    ///
+    /// # Errors
+    /// 55000 unknown or evicted instance, or this session does not listen on that channel; 0A000 above
+    /// READ COMMITTED, those of the database.
+    pub async fn mark_idle(
+        &self,
+        instance_id: Uuid,
+        consumer_id: Option<&str>,
+    ) -> Result<Duration, Error> {
+        let row = self
+            .one(
+                "SELECT pg_catalog.date_part('epoch', m.until - pg_catalog.clock_timestamp()) AS may_sleep
+                   FROM postroom.mark_idle(instance_id => $1, consumer_id => $2) AS m (until)",
+                &[(&instance_id, Type::UUID), (&consumer_id, Type::TEXT)],
+            )
+            .await?;
+        let seconds: f64 = column(&row, "may_sleep")?;
+        Ok(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO))
+    }
+
+    /// Takes the mark of this session away.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn mark_busy(
+        &self,
+        instance_id: Uuid,
+        consumer_id: Option<&str>,
+    ) -> Result<(), Error> {
+        let statement = "SELECT FROM postroom.mark_busy(instance_id => $1, consumer_id => $2)";
+        let arguments: &super::Args<'_> = &[(&instance_id, Type::UUID), (&consumer_id, Type::TEXT)];
+        self.one(statement, arguments).await.map(drop)
     }
 }

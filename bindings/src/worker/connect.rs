@@ -32,19 +32,24 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// What tokio-postgres sets itself.
 const KEEPALIVE_UNSET: Duration = Duration::from_secs(2 * 60 * 60);
 
+/// The configuration, with bounds on how long an unanswered connection lives.
+pub(crate) fn patient(config: &Config) -> Config {
+    let mut config = config.clone();
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(SILENCE);
+    }
+    if config.get_tcp_user_timeout().is_none() {
+        config.tcp_user_timeout(SILENCE);
+    }
+    if config.get_keepalives_idle() == KEEPALIVE_UNSET {
+        config.keepalives_idle(SILENCE);
+    }
+    config
+}
+
 impl Connect for Config {
     async fn connect(&self) -> Result<Client, BoxError> {
-        let mut config = self.clone();
-        if config.get_connect_timeout().is_none() {
-            config.connect_timeout(SILENCE);
-        }
-        if config.get_tcp_user_timeout().is_none() {
-            config.tcp_user_timeout(SILENCE);
-        }
-        if config.get_keepalives_idle() == KEEPALIVE_UNSET {
-            config.keepalives_idle(SILENCE);
-        }
-        let (client, connection) = config.connect(NoTls).await?;
+        let (client, connection) = patient(self).connect(NoTls).await?;
         tokio::spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "connection ended");

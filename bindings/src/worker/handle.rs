@@ -236,6 +236,10 @@ impl<H: Handler> Queue for Handle<H> {
     const KIND: Kind = Kind::Inbox;
     const REPORTS_COMPLETION: bool = false;
 
+    fn consumer_id(&self) -> Option<&str> {
+        Some(&self.consumer_id)
+    }
+
     async fn ready(&self) -> bool {
         true
     }

@@ -126,6 +126,15 @@ impl Lifeline {
         }
     }
 
+    /// Waits until the instance is another one.
+    pub(crate) async fn reborn(&self, instance_id: Uuid) {
+        let mut changes = self.life.subscribe();
+        let is_other =
+            |life: &Option<Life>| life.is_none_or(|life| life.instance_id != instance_id);
+        // The sender lives as long as self.
+        let _ = changes.wait_for(is_other).await;
+    }
+
     /// Whether work of that life may begin now: by this machine's clocks the lease of the instance
     /// has not run out, less a margin for what begins.
     pub(crate) fn certain(&self, life: Life) -> bool {

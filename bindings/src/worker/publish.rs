@@ -33,6 +33,10 @@ impl<T: Transport> Queue for Publish<T> {
     const KIND: Kind = Kind::Outbox;
     const REPORTS_COMPLETION: bool = true;
 
+    fn consumer_id(&self) -> Option<&str> {
+        None
+    }
+
     async fn ready(&self) -> bool {
         self.transport.ready().await
     }

@@ -13,6 +13,7 @@ use super::holding::Held;
 use super::lifeline::Life;
 use super::report::{Reporter, Verdict};
 use super::session::Session;
+use super::sleep::Sleep;
 use super::{Kind, Shared, wait_until_true, within};
 use crate::client::ClaimOptions;
 use crate::error::Error;
@@ -25,6 +26,9 @@ pub(crate) trait Queue: Send + Sync + 'static {
     const KIND: Kind;
     /// The report of a completion brings it about; else it came with the work itself.
     const REPORTS_COMPLETION: bool;
+
+    /// Whose inbox it is; none for the outbox.
+    fn consumer_id(&self) -> Option<&str>;
 
     /// There is a chance to do something with a message.
     fn ready(&self) -> impl Future<Output = bool> + Send;
@@ -48,6 +52,7 @@ pub(crate) async fn run<Q: Queue>(shared: Arc<Shared>, queue: Arc<Q>, reporter: 
     let parallel = parallel::<Q>(&shared);
     let mut claims = Claims {
         session: Session::new(shared.clone()),
+        sleep: Sleep::new(&shared, queue.consumer_id()),
         batches: JoinSet::new(),
         in_hand: Arc::default(),
         room: Arc::new(Semaphore::new(parallel)),
@@ -78,6 +83,7 @@ struct Claims<Q> {
     queue: Arc<Q>,
     reporter: Reporter,
     session: Session,
+    sleep: Sleep,
     batches: JoinSet<()>,
     /// Messages of the batches.
     in_hand: Arc<AtomicUsize>,
@@ -89,24 +95,30 @@ impl<Q: Queue> Claims<Q> {
     async fn forever(&mut self) {
         loop {
             let life = self.shared.lifeline.wait_for_life().await;
-            let more = self.queue.ready().await && self.claim(life).await;
             while self.batches.try_join_next().is_some() {}
-            if more {
-                continue;
+            if self.batches.is_empty() {
+                self.sleep.prepare(life).await;
             }
-            // The end of a batch may have freed the streams it kept busy.
-            tokio::select! {
-                () = tokio::time::sleep(self.shared.options.poll) => {}
-                Some(_) = self.batches.join_next() => {}
+            let found = match self.queue.ready().await {
+                true => self.claim(life).await,
+                false => Found::Unasked,
+            };
+            match found {
+                Found::Nothing => {}
+                Found::Unasked => self.sleep.wake_up().await,
+                Found::Some | Found::More => self.sleep.worked().await,
+            }
+            if found != Found::More {
+                self.sleep.wait(&mut self.batches).await;
             }
         }
     }
 
-    /// One claim; answers whether to ask again at once.
-    async fn claim(&mut self, life: Life) -> bool {
+    /// One claim.
+    async fn claim(&mut self, life: Life) -> Found {
         let limit = self.limit();
         if limit == 0 || !self.shared.lifeline.certain(life) {
-            return false;
+            return Found::Unasked;
         }
         let options = ClaimOptions {
             max_messages: Some(limit),
@@ -117,25 +129,20 @@ impl<Q: Queue> Claims<Q> {
         let patience = self.session.settings().instance_lease;
         let client = self.session.client().await;
         let start = Instant::now();
-        match within(
-            patience,
-            self.queue.claim(client, life.instance_id, &options),
-        )
-        .await
-        {
+        let call = self.queue.claim(client, life.instance_id, &options);
+        match within(patience, call).await {
             Ok(claimed) => {
                 self.session.well();
-                let full = i32::try_from(claimed.work.len()).is_ok_and(|n| n >= limit);
-                let more = claimed.come_back || full;
+                let found = Found::of(&claimed, limit);
                 self.begin(claimed, life, start);
-                more
+                found
             }
             Err(error) => {
                 if error.is_not_registered() {
                     self.shared.lifeline.doubt();
                 }
                 self.session.recover("a claim", &error).await;
-                false
+                Found::Unasked
             }
         }
     }
@@ -174,6 +181,28 @@ impl<Q: Queue> Claims<Q> {
             room: self.room.clone(),
         };
         self.batches.spawn(batch.run(claimed.work));
+    }
+}
+
+/// What a claim gave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Found {
+    /// It did not come about.
+    Unasked,
+    Nothing,
+    Some,
+    /// And there is more at once.
+    More,
+}
+
+impl Found {
+    fn of<W>(claimed: &Claimed<W>, limit: i32) -> Self {
+        let is_full = i32::try_from(claimed.work.len()).is_ok_and(|n| n >= limit);
+        match claimed.work.is_empty() {
+            _ if claimed.come_back || is_full => Self::More,
+            true => Self::Nothing,
+            false => Self::Some,
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 mod broker;
 mod handler;
 mod life;
+mod wake;
 
 use postroom::worker::Worker;
 use postroom_tests::database::Database;

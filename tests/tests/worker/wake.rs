@@ -1,0 +1,117 @@
+//! A worker that listens is rung for, and whatever happens to its ears costs a poll.
+
+use std::time::{Duration, Instant};
+
+use postroom::worker::{Options, Running, handler_fn};
+use postroom_tests::cluster::DEADLINE;
+use postroom_tests::database::Database;
+use postroom_tests::trace::{finish, leave_trace, prepare, store_inbox, wait_done};
+use tokio_postgres::Config;
+
+use crate::worker;
+
+/// Polls so seldom that only a ring explains a quick delivery.
+fn sleepy() -> Options {
+    Options {
+        poll: Duration::from_millis(100),
+        longest_poll: Duration::from_secs(60),
+        ..Options::default()
+    }
+}
+
+fn start(db: &Database, listen: &str) -> Running {
+    let config: Config = listen.parse().expect("a connection string");
+    worker(db)
+        .options(sleepy())
+        .listen(config)
+        .handle(
+            "c",
+            handler_fn(|work, transaction| Box::pin(leave_trace(work, transaction))),
+        )
+        .start()
+}
+
+/// The sleeps of this database that are marked.
+const SLEEPS: &str = "
+    SELECT l.objid FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+     WHERE d.datname = current_database() AND l.locktype = 'advisory' AND l.objsubid = 20498";
+
+/// Waits until the worker sleeps for long: nothing is marked anew for a second and a half.
+async fn asleep(db: &Database) -> Vec<String> {
+    let start = Instant::now();
+    let mut before = Vec::new();
+    loop {
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        let now = db.admin().rows(SLEEPS).await;
+        if now.len() == 1 && now == before {
+            return now;
+        }
+        assert!(start.elapsed() < DEADLINE, "it does not sleep: {now:?}");
+        before = now;
+    }
+}
+
+async fn long_leases(db: &mut Database) {
+    db.set(&[
+        ("postroom.instance_lease", "180s"),
+        ("postroom.heartbeat", "10s"),
+    ])
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sleeping_worker_is_woken_by_what_is_stored() {
+    let mut db = Database::create().await;
+    long_leases(&mut db).await;
+    prepare(&db).await;
+    let running = start(&db, &db.url());
+    for round in 1..=2 {
+        asleep(&db).await;
+        let start = Instant::now();
+        store_inbox(&db, 1, 1).await;
+        wait_done(&db, round).await;
+        assert!(
+            start.elapsed() < Duration::from_secs(1),
+            "{:?}",
+            start.elapsed()
+        );
+    }
+    finish(&db, running).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_listener_comes_back_and_claims_at_once() {
+    let mut db = Database::create().await;
+    long_leases(&mut db).await;
+    prepare(&db).await;
+    let running = start(&db, &db.url());
+    asleep(&db).await;
+    // Stored without a ring, so only the claim after the reconnect finds it so soon.
+    db.admin().run("SET postroom.wake = off").await;
+    let store = "SELECT postroom.store_inbox_messages(jsonb_build_array(jsonb_build_object(
+        'message_id', postroom.new_id(), 'message_type', 't', 'payload', 1)), 'c')";
+    db.admin().run(store).await;
+    let start = Instant::now();
+    db.admin()
+        .run(
+            "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 20498
+               AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+        )
+        .await;
+    wait_done(&db, 1).await;
+    assert!(
+        start.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        start.elapsed()
+    );
+    asleep(&db).await;
+    let start = Instant::now();
+    store_inbox(&db, 1, 1).await;
+    wait_done(&db, 2).await;
+    assert!(
+        start.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        start.elapsed()
+    );
+    finish(&db, running).await;
+}

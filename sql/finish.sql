@@ -3,6 +3,13 @@ REVOKE ALL ON ALL TABLES IN SCHEMA postroom FROM PUBLIC;
 REVOKE ALL ON ALL SEQUENCES IN SCHEMA postroom FROM PUBLIC;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA postroom FROM PUBLIC;
 
+-- In a trusted installation everything belongs to the superuser; whoever installed may use it, and pass
+-- that on with grant_usage.
+GRANT USAGE ON SCHEMA postroom TO @extowner@ WITH GRANT OPTION;
+GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA postroom TO @extowner@ WITH GRANT OPTION;
+GRANT SELECT ON ALL TABLES IN SCHEMA postroom TO @extowner@ WITH GRANT OPTION;
+GRANT SELECT ON ALL SEQUENCES IN SCHEMA postroom TO @extowner@ WITH GRANT OPTION;
+
 COMMENT ON SCHEMA postroom IS 'Transactional outbox, inbox, event store and strictly ordered leased work.';
 COMMENT ON SEQUENCE postroom.sequence_order IS 'The order inside lanes and streams, and the positions of events.';
 COMMENT ON SEQUENCE postroom.claim_id IS 'Rises with every claim, for use as a fencing token.';
@@ -80,4 +87,7 @@ COMMENT ON VIEW postroom.message_status IS 'Where everything with one correlatio
 COMMENT ON FUNCTION postroom.run_upkeep(integer) IS 'One bounded step of each task: forgets old inbox ids and instances long gone.';
 COMMENT ON FUNCTION postroom.health(interval) IS 'What probes and alerts ask, at bounded cost: ok or warn for each.';
 COMMENT ON FUNCTION postroom._mutex_holders(text, text, uuid) IS 'Processes in which a claim call of this instance stands open, for lane_status.';
+COMMENT ON FUNCTION postroom.grant_usage(text, text) IS 'Grants a role what its kind of work needs: producer, worker, reader or operator.';
+COMMENT ON FUNCTION postroom._guard_drop() IS 'Refuses to drop the extension with undelivered messages, unless postroom.allow_drop is on.';
+COMMENT ON EVENT TRIGGER postroom IS 'Refuses to drop the extension with undelivered messages, unless postroom.allow_drop is on.';
 COMMENT ON FUNCTION postroom.verify() IS 'What is not sound; empty when all is. Reads whole tables.';

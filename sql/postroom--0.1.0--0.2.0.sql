@@ -140,6 +140,23 @@ COMMENT ON FUNCTION postroom.resume_stream(text, text, uuid) IS 'Ends an operato
 -- batch
 
 -- upkeep
+-- Rights by kind of work: producer, worker, reader or operator. Runs with the rights of its caller, like
+-- the GRANTs it stands for.
+CREATE FUNCTION postroom.grant_usage(role text, kind text) RETURNS void
+    VOLATILE SECURITY INVOKER LANGUAGE c AS 'MODULE_PATHNAME', 'grant_usage_wrapper';
+
+-- DROP EXTENSION and DROP OWNED are refused while messages are undelivered, unless postroom.allow_drop
+-- is on. Reads tables that whoever drops something else may not read.
+CREATE FUNCTION postroom._guard_drop() RETURNS event_trigger
+    VOLATILE SECURITY DEFINER LANGUAGE c AS 'MODULE_PATHNAME', '_guard_drop_wrapper';
+CREATE EVENT TRIGGER postroom ON ddl_command_start
+    WHEN TAG IN ('DROP EXTENSION', 'DROP OWNED')
+    EXECUTE FUNCTION postroom._guard_drop();
+
+COMMENT ON FUNCTION postroom.grant_usage(text, text) IS 'Grants a role what its kind of work needs: producer, worker, reader or operator.';
+COMMENT ON FUNCTION postroom._guard_drop() IS 'Refuses to drop the extension with undelivered messages, unless postroom.allow_drop is on.';
+COMMENT ON EVENT TRIGGER postroom IS 'Refuses to drop the extension with undelivered messages, unless postroom.allow_drop is on.';
+
 
 -- How far upkeep has come with each of its tasks, and when it looked last.
 CREATE TABLE postroom.upkeep (
@@ -359,3 +376,7 @@ COMMENT ON FUNCTION postroom._mutex_holders(text, text, uuid) IS 'Processes in w
 REVOKE ALL ON ALL TABLES IN SCHEMA postroom FROM PUBLIC;
 REVOKE ALL ON ALL SEQUENCES IN SCHEMA postroom FROM PUBLIC;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA postroom FROM PUBLIC;
+GRANT USAGE ON SCHEMA postroom TO @extowner@ WITH GRANT OPTION;
+GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA postroom TO @extowner@ WITH GRANT OPTION;
+GRANT SELECT ON ALL TABLES IN SCHEMA postroom TO @extowner@ WITH GRANT OPTION;
+GRANT SELECT ON ALL SEQUENCES IN SCHEMA postroom TO @extowner@ WITH GRANT OPTION;

@@ -132,3 +132,16 @@ CREATE FUNCTION postroom.health(tolerance interval DEFAULT '5 minutes')
 -- The processes in which a claim call of this instance stands open.
 CREATE FUNCTION postroom._mutex_holders(queue text, consumer_id text, instance_id uuid) RETURNS integer[]
     VOLATILE SECURITY DEFINER LANGUAGE c AS 'MODULE_PATHNAME', '_mutex_holders_wrapper';
+
+-- Rights by kind of work: producer, worker, reader or operator. Runs with the rights of its caller, like
+-- the GRANTs it stands for.
+CREATE FUNCTION postroom.grant_usage(role text, kind text) RETURNS void
+    VOLATILE SECURITY INVOKER LANGUAGE c AS 'MODULE_PATHNAME', 'grant_usage_wrapper';
+
+-- DROP EXTENSION and DROP OWNED are refused while messages are undelivered, unless postroom.allow_drop
+-- is on. Reads tables that whoever drops something else may not read.
+CREATE FUNCTION postroom._guard_drop() RETURNS event_trigger
+    VOLATILE SECURITY DEFINER LANGUAGE c AS 'MODULE_PATHNAME', '_guard_drop_wrapper';
+CREATE EVENT TRIGGER postroom ON ddl_command_start
+    WHEN TAG IN ('DROP EXTENSION', 'DROP OWNED')
+    EXECUTE FUNCTION postroom._guard_drop();

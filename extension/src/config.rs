@@ -33,6 +33,7 @@ static BACKOFF_CAP: GucSetting<i32> = GucSetting::<i32>::new(300_000);
 static RENEWALS: GucSetting<i32> = GucSetting::<i32>::new(6);
 static PAYLOAD_MAX: GucSetting<i32> = GucSetting::<i32>::new(1024);
 static INBOX_RETENTION: GucSetting<i32> = GucSetting::<i32>::new(30 * 24 * 60);
+static ALLOW_DROP: GucSetting<bool> = GucSetting::<bool>::new(false);
 static WAKE: GucSetting<bool> = GucSetting::<bool>::new(true);
 static EXHAUSTED: GucSetting<Exhausted> = GucSetting::<Exhausted>::new(Exhausted::Bury);
 
@@ -163,6 +164,14 @@ pub fn define() {
         GucFlags::empty(),
     );
     GucRegistry::define_bool_guc(
+        c"postroom.allow_drop",
+        c"Whether the extension may be dropped with undelivered messages.",
+        c"Set it in the session that drops the extension, its owner's things, or restores over it.",
+        &ALLOW_DROP,
+        GucContext::Userset,
+        GucFlags::empty(),
+    );
+    GucRegistry::define_bool_guc(
         c"postroom.wake",
         c"Whether storing wakes workers that sleep.",
         c"off: workers find the message when they poll next, ten seconds later at most.",
@@ -204,6 +213,10 @@ pub fn renewals() -> i32 {
 
 pub fn payload_max_bytes() -> usize {
     PAYLOAD_MAX.get() as usize * 1024
+}
+
+pub fn allow_drop() -> bool {
+    ALLOW_DROP.get()
 }
 
 pub fn wake() -> bool {

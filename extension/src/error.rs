@@ -49,6 +49,8 @@ pub enum Error {
         message_id: Uuid,
         outcome: &'static str,
     },
+    /// 55000: the extension is to be dropped with messages in it.
+    Undelivered { tables: Vec<String> },
     /// 0A000: an isolation level, or a standby, under which the call cannot keep its promise.
     Unsupported {
         function: &'static str,
@@ -133,7 +135,7 @@ impl Error {
             Error::LimitExceeded { .. } => Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED,
             Error::VersionConflict { .. } => Code::ERRCODE_T_R_INTEGRITY_CONSTRAINT_VIOLATION,
             Error::IdTaken { .. } => Code::ERRCODE_UNIQUE_VIOLATION,
-            Error::Instance { .. } | Error::NotApplied { .. } => {
+            Error::Instance { .. } | Error::NotApplied { .. } | Error::Undelivered { .. } => {
                 Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE
             }
             Error::Unsupported { .. } => Code::ERRCODE_FEATURE_NOT_SUPPORTED,
@@ -156,6 +158,7 @@ impl Error {
             }
             Error::Instance { state, .. } => format!("the instance is {state}"),
             Error::NotApplied { .. } => "the completion does not apply".into(),
+            Error::Undelivered { .. } => "there are undelivered messages in postroom".into(),
             Error::Unsupported {
                 function, problem, ..
             } => {
@@ -197,6 +200,7 @@ impl Error {
                     text_of(*message_id)
                 )
             }
+            Error::Undelivered { tables } => format!("tables={}", tables.join(",")),
             Error::Unsupported { function, .. } => format!("function={function}"),
             Error::Bug(_) => String::new(),
         }
@@ -215,6 +219,9 @@ impl Error {
             }
             Error::NotApplied { .. } => {
                 "Roll back: another delivery of the message has done, or will do, this work."
+            }
+            Error::Undelivered { .. } => {
+                "Deliver or purge them; or, to lose them, SET postroom.allow_drop = on first."
             }
             Error::Bug(_) => {
                 "This is a bug of postroom; please report it with the statement that shows it."

@@ -1,9 +1,12 @@
-//! Upkeep forgets what has ended, in bounded steps; health tells what a probe wants to know.
+//! Upkeep forgets what has ended, in bounded steps; health tells what a probe wants to know; rights are
+//! granted by kind of work, and the extension is not dropped by mistake.
 //!
 //! Each task walks its table in the order of an index, a batch a call, and remembers how far it has come:
 //! what must stay is then looked at once a round, not at every call. Only what has ended for good is
 //! deleted, and nobody is waited for.
 
+mod grant;
+mod guard;
 mod health;
 
 use crate::config;

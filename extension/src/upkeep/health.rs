@@ -88,6 +88,9 @@ const LETTERS: &str = "
 SELECT pg_catalog.count(*) FROM (SELECT 1 FROM postroom.dead_letter LIMIT $1) d";
 const HELD: &str = "
 SELECT pg_catalog.count(*) FROM (SELECT 1 FROM postroom.hold WHERE due = 'infinity' LIMIT $1) h";
+const WAITING: &str = "
+SELECT pg_catalog.count(*)
+  FROM (SELECT 1 FROM postroom.hold WHERE due <> 'infinity' AND reason IN ('failed', 'lapsed') LIMIT $1) h";
 // $1: processes
 const STARTED: &str = "
 SELECT pg_catalog.min(xact_start) FROM pg_catalog.pg_stat_activity WHERE pid = ANY ($1)";
@@ -157,6 +160,8 @@ fn look(tolerance: i64, now: Instant) -> Result<Vec<Probe>> {
         Some(held),
         String::new(),
     ));
+    let waiting = count(WAITING, &[arg(MOST_COUNTED)])?;
+    probes.push(probe("failing_streams", true, Some(waiting), String::new()));
     probes.push(upkeep(now)?);
     Ok(probes)
 }
@@ -178,14 +183,14 @@ fn version() -> Result<Probe> {
     Ok(probe("version", catalog == library, None, detail))
 }
 
-/// The first message of a lane that is still there.
+/// The first message of a lane that is not done, and mostly not claimed.
 struct Head {
     number: i64,
     since: Instant,
     owner: Option<Uuid>,
 }
 
-fn backlog(queue: &Queue, tolerance: i64, now: Instant) -> Result<[Probe; 3]> {
+fn backlog(queue: &Queue, tolerance: i64, now: Instant) -> Result<[Probe; 2]> {
     let statement = match queue.name {
         "outbox" => OUTBOX_HEADS,
         _ => INBOX_HEADS,
@@ -202,31 +207,19 @@ fn backlog(queue: &Queue, tolerance: i64, now: Instant) -> Result<[Probe; 3]> {
         .collect();
     let [name, consumer] = names();
     let members = count(MEMBERS, &[name, consumer, arg(now)])?;
-    let age = |heads: &mut dyn Iterator<Item = &Head>| {
-        heads.map(|head| seconds(head.since, now)).reduce(f64::max)
-    };
-    let (oldest, unclaimed) = (
-        age(&mut heads.iter()),
-        age(&mut heads.iter().filter(|head| !claimed.contains(&head.number))),
-    );
+    let free = heads.iter().filter(|head| !claimed.contains(&head.number));
+    let unclaimed = free.map(|head| seconds(head.since, now)).reduce(f64::max);
     let patience = tolerance as f64 / 1e6;
-    let is_late = |age: Option<f64>| age.is_some_and(|age| age > patience);
-    let orphans = heads.iter().filter(|head| head.owner.is_none());
-    let orphans = orphans
-        .filter(|head| is_late(Some(seconds(head.since, now))))
+    let orphans = heads
+        .iter()
+        .filter(|head| head.owner.is_none() && seconds(head.since, now) > patience)
         .count();
     let detail = format!("queue={} consumer_id={}", queue.name, queue.consumer);
     let with_members = format!("{detail} members={members}");
     Ok([
         probe(
-            "oldest_message_seconds",
-            !is_late(oldest),
-            oldest,
-            detail.clone(),
-        ),
-        probe(
             "oldest_unclaimed_seconds",
-            !is_late(unclaimed),
+            unclaimed.is_none_or(|age| age <= patience),
             unclaimed,
             detail,
         ),

@@ -5,7 +5,7 @@ S := tests/scripts
 PG ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test regress regress-accept install setup freeze clean
+.PHONY: help demo test regress mutants regress-accept install setup freeze clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -18,6 +18,9 @@ test: ## everything, on PostgreSQL 15 to 18; PG=17 for one of them
 
 regress: ## golden tests and interleavings only; PG=17
 	@$(S)/regress.sh $(or $(PG),17)
+
+mutants: ## take out each guard and see its tests fail; PG=17 ONLY=name,name
+	@ONLY=$(ONLY) $(S)/mutants.sh $(or $(PG),17)
 
 regress-accept: ## the same, then their results become the expectation
 	@$(S)/regress.sh $(or $(PG),17) accept

@@ -19,6 +19,11 @@ impl Scene {
     async fn set() -> Scene {
         let db = Database::create().await;
         let worker = Worker::register(&db).await;
+        assert_eq!(worker.claim().await, []);
+        // The low-waters rest: a call then meets in the lane what others have claimed from it.
+        db.admin()
+            .run("UPDATE postroom.lane_low SET moved_at = clock_timestamp() + interval '1 hour'")
+            .await;
         worker.session.run(&send_sql("s", &["1", "2", "3"])).await;
         let items = worker.claim().await;
         assert_eq!(payloads(&items), ["1", "2", "3"]);

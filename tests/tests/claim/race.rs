@@ -180,6 +180,25 @@ async fn report_under_way_keeps_no_claim_waiting() {
 }
 
 #[tokio::test]
+async fn report_that_is_making_a_hold_keeps_no_claim_waiting() {
+    let db = Database::create().await;
+    let worker = Worker::register(&db).await;
+    let reporter = worker.second_session(&db).await;
+    worker.session.run(&send_sql("s", &["1"])).await;
+    let items = worker.claim().await;
+    reporter.session.run("BEGIN").await;
+    assert_eq!(reporter.release(&items[0]).await, "applied");
+    worker.session.run(&send_sql("s", &["2"])).await;
+    let claiming = worker.start_claim();
+    let meanwhile = tokio::time::timeout(std::time::Duration::from_secs(5), claiming).await;
+    let meanwhile = meanwhile.expect("no waiting").expect("no panic");
+    assert_eq!(parse(&meanwhile.expect("no error")).items, []);
+    reporter.session.run("COMMIT").await;
+    assert_eq!(worker.work_off(2).await, ["1", "2"]);
+    db.assert_sound().await;
+}
+
+#[tokio::test]
 async fn completion_overlapping_the_reaper_wins_or_is_told() {
     let db = Database::create().await;
     let worker = Worker::register(&db).await;

@@ -41,6 +41,9 @@ const ACCEPT: &str =
     r#"store_inbox_messages('[{"message_id": "{id}", "message_type": "n", "payload": 1}]', '{c}')"#;
 const APPEND: &str = r#"append_events('{stream}', '[{"event_type": "e", "payload": 1}]')"#;
 
+const BURY: &str = "bury('outbox', NULL, '{id}', 'me', 'why')";
+const HOLD: &str = "hold_stream('outbox', NULL, '{stream}', 'why')";
+
 fn producing(name: &str) -> Option<Script> {
     Some(match name {
         "send" => script("send('n', '1', message_id => '{id}')", STORE),
@@ -132,14 +135,32 @@ fn working(name: &str) -> Option<Script> {
     })
 }
 
-fn other(name: &str) -> Option<Script> {
+fn operating(name: &str) -> Option<Script> {
+    Some(match name {
+        "read_dead_letters" => script("read_dead_letters()", BURY),
+        "replay_dead_letters" => script("replay_dead_letters('{{id}}', 'me', 'why')", BURY),
+        "purge_dead_letters" => script("purge_dead_letters('{{id}}', 'me', 'why')", BURY),
+        "bury" => script(BURY, BURY),
+        "hold_stream" => script(HOLD, HOLD),
+        "resume_stream" => script("resume_stream('outbox', NULL, '{stream}')", HOLD),
+        "run_upkeep" => script("run_upkeep()", "run_upkeep()"),
+        "health" => script("health()", "run_upkeep()"),
+        "grant_usage" => script(
+            "grant_usage('postgres', 'worker')",
+            "grant_usage('postgres', 'worker')",
+        ),
+        "verify" => script("verify()", STORE),
+        _ => return None,
+    })
+}
+
+fn pure(name: &str) -> Option<Script> {
     Some(match name {
         "stream_id_of" => script("stream_id_of('a')", ""),
         "new_id" => script("new_id()", ""),
         "partition_of" => script("partition_of('{id}')", ""),
         "lane_of" => script("lane_of(1)", ""),
         "version" => script("version()", ""),
-        "verify" => script("verify()", ""),
         _ => return None,
     })
 }
@@ -148,7 +169,8 @@ impl Scene {
     pub async fn set(db: &Database, name: &str) -> Scene {
         let script = producing(name)
             .or_else(|| working(name))
-            .or_else(|| other(name));
+            .or_else(|| operating(name))
+            .or_else(|| pure(name));
         let script = script.unwrap_or_else(|| panic!("no scene for {name}"));
         let me = db
             .admin()

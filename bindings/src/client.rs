@@ -7,13 +7,16 @@ mod claim;
 mod event;
 mod inbox;
 mod instance;
+mod letter;
 mod outbox;
+mod upkeep;
 
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{GenericClient, Row};
 
 pub use self::batch::{BatchAnswer, BatchStored, WorkBatch};
 pub use self::claim::ClaimOptions;
+pub use self::letter::Cause;
 use crate::error::Error;
 use crate::types::{Violation, column};
 

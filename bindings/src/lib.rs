@@ -53,14 +53,15 @@ pub mod transport;
 pub mod types;
 pub mod worker;
 
-pub use crate::client::{BatchAnswer, ClaimOptions, Postroom, WorkBatch};
+pub use crate::client::{BatchAnswer, Cause, ClaimOptions, Postroom, WorkBatch};
 pub use crate::error::{BoxError, Error};
 pub use crate::message::{InboxMessage, Json, NewEvent, OutboxMessage};
 pub use crate::types::{
-    AcceptOutcome, Accepted, AppendOutcome, Appended, ClaimSummary, Claimed, Completion,
-    Deregistration, Event, EventPage, Failure, FailureReason, InboxWork, Liveness, OutboxWork,
-    RenewOutcome, Renewed, ReportOutcome, Reported, StoreOutcome, Stored, TryAppended, Violation,
-    Work,
+    AcceptOutcome, Accepted, AppendOutcome, Appended, BuryOutcome, ClaimSummary, Claimed,
+    Completion, DeadLetter, Deregistration, Event, EventPage, Failure, FailureReason, Health,
+    InboxWork, LetterFilter, LetterOutcome, Liveness, OutboxWork, Place, Probe, Purged,
+    RenewOutcome, Renewed, Replayed, ReportOutcome, Reported, Resumption, RoleKind, StoreOutcome,
+    Stored, TryAppended, UpkeepStep, Violation, Work,
 };
 
 /// The version of this crate; its major.minor is that of the extension it works with.

@@ -2,7 +2,9 @@
 
 mod event;
 mod failure;
+mod letter;
 mod outcome;
+mod upkeep;
 mod work;
 
 use std::time::{Duration, SystemTime};
@@ -14,10 +16,12 @@ use uuid::Uuid;
 
 pub use self::event::{Appended, Event, EventPage, TryAppended};
 pub use self::failure::{Completion, Failure, FailureReason};
+pub use self::letter::{DeadLetter, LetterFilter, Purged, Replayed};
 pub use self::outcome::{
-    AcceptOutcome, AppendOutcome, Deregistration, Liveness, RenewOutcome, ReportOutcome,
-    StoreOutcome,
+    AcceptOutcome, AppendOutcome, BuryOutcome, Deregistration, Health, LetterOutcome, Liveness,
+    Place, RenewOutcome, ReportOutcome, Resumption, StoreOutcome,
 };
+pub use self::upkeep::{Probe, RoleKind, UpkeepStep};
 pub use self::work::{Claimed, InboxWork, OutboxWork, Work};
 use crate::error::Error;
 use crate::message::Json;

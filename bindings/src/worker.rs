@@ -21,6 +21,7 @@ mod renewal;
 mod report;
 mod session;
 mod sleep;
+mod upkeep;
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -219,6 +220,8 @@ async fn run(shared: Arc<Shared>, listen: Option<Arc<dyn listen::AnyListen>>, lo
     if let Some(listen) = listen {
         ears.spawn(bell::run(shared.clone(), listen));
     }
+    let mut upkeep = JoinSet::new();
+    upkeep.spawn(upkeep::run(shared.clone()));
     keepers.spawn(heartbeat::run(shared.clone(), ended));
     let renewal = keepers.spawn(renewal::run(shared.clone()));
     let (reporter, reporting) = report::start(shared.clone());
@@ -231,7 +234,7 @@ async fn run(shared: Arc<Shared>, listen: Option<Arc<dyn listen::AnyListen>>, lo
     wait_until_true(&mut stop).await;
     while work.join_next().await.is_some() {}
     while reports.join_next().await.is_some() {}
-    drop(ears);
+    drop((ears, upkeep));
     renewal.abort();
     end.send_replace(true);
     while keepers.join_next().await.is_some() {}

@@ -90,6 +90,49 @@ outcomes! {
         /// The stream is at another version than expected; nothing was stored.
         Conflict = "conflict",
     }
+    /// What became of a dead letter that was to be replayed or purged.
+    LetterOutcome {
+        /// It is queued again.
+        Replayed = "replayed",
+        /// It is gone for good.
+        Purged = "purged",
+        /// Its id is queued already; the letter stays.
+        Duplicate = "duplicate",
+        /// Another call is at it just now.
+        Busy = "busy",
+        /// There is no such letter.
+        Unknown = "unknown",
+    }
+    /// Where a replayed message went.
+    Place {
+        /// Behind everything of its stream.
+        End = "end",
+        /// To its old place in a stream that waits.
+        Aside = "aside",
+    }
+    /// What became of a message that was to be buried.
+    BuryOutcome {
+        /// It is a dead letter now.
+        Buried = "buried",
+        /// A claim names it: its worker decides.
+        InFlight = "in_flight",
+        /// There is no such message.
+        Unknown = "unknown",
+    }
+    /// What resuming a stream finds.
+    Resumption {
+        /// The stream goes on.
+        Resumed = "resumed",
+        /// No operator holds it.
+        Unknown = "unknown",
+    }
+    /// What a probe says.
+    Health {
+        /// All is well.
+        Ok = "ok",
+        /// Somebody should look.
+        Warn = "warn",
+    }
 }
 
 #[cfg(test)]

@@ -23,6 +23,8 @@ pub struct Options {
     pub max_streams: Option<i32>,
     /// Lease of a claim; `None` = `postroom.lease`.
     pub lease: Option<Duration>,
+    /// How often to call [`run_upkeep`](crate::Postroom::run_upkeep); `None` leaves it to others. 5 min.
+    pub upkeep: Option<Duration>,
     /// Shown in `postroom.instance`.
     pub host_name: Option<String>,
     /// Shown in `postroom.instance`.
@@ -40,6 +42,7 @@ impl Default for Options {
             max_messages: None,
             max_streams: None,
             lease: None,
+            upkeep: Some(Duration::from_secs(300)),
             host_name: None,
             metadata: None,
         }

@@ -1,5 +1,6 @@
 //! The crate's client against the real extension: every method once, with its types and errors.
 
+mod operator;
 mod producer;
 mod worker;
 

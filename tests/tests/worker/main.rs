@@ -3,6 +3,7 @@
 mod broker;
 mod handler;
 mod life;
+mod upkeep;
 mod wake;
 
 use postroom::worker::Worker;

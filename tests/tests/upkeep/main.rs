@@ -12,7 +12,7 @@ use postroom_tests::{Database, Session};
 /// `removed` of one task, called until there is no more to look at.
 async fn upkeep(session: &Session, task: &str, batch: u32) -> i64 {
     let mut removed = 0;
-    loop {
+    for _ in 0..1000 {
         let row = session
             .value(&format!(
                 "SELECT removed, come_back FROM postroom.run_upkeep({batch}) WHERE task = '{task}'"
@@ -24,6 +24,7 @@ async fn upkeep(session: &Session, task: &str, batch: u32) -> i64 {
             return removed;
         }
     }
+    panic!("{task}: upkeep comes to no end");
 }
 
 /// A role of this database alone; its name.

@@ -63,6 +63,9 @@ for v in $majors; do
     record golden "$v" "$SCRIPTS/regress.sh" "$v" regress
     record interleavings "$v" "$SCRIPTS/regress.sh" "$v" isolation
     record clients "$v" clients "$v"
+    if [ "$v" = 15 ]; then
+        record "pg_cron" "$v" "$SCRIPTS/cron.sh"
+    fi
     if [ "$v" = "${majors%% *}" ]; then
         record "other languages" "$v" languages "$v"
     fi

@@ -10,11 +10,15 @@ use scene::Scene;
 
 const LEVELS: [&str; 3] = ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"];
 
+fn document() -> String {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/isolation.md");
+    std::fs::read_to_string(path).expect("the document is there")
+}
+
 /// The rows of the document: a call, and what it does at each level.
 fn table() -> Vec<(String, [String; 3])> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/isolation.md");
-    let text = std::fs::read_to_string(path).expect("the document is there");
-    text.lines()
+    document()
+        .lines()
         .filter(|line| line.starts_with("| `"))
         .map(|line| {
             let cells: Vec<&str> = line.split('|').map(str::trim).collect();
@@ -87,5 +91,25 @@ async fn every_function_is_in_the_document() {
         .into_iter()
         .collect();
     let told: BTreeSet<String> = table().into_iter().map(|(call, _)| call).collect();
+    assert_eq!(told, there);
+}
+
+#[test]
+fn every_interleaving_is_in_the_document() {
+    let specs = concat!(env!("CARGO_MANIFEST_DIR"), "/../pg_regress/specs");
+    let specs = std::fs::read_dir(specs).expect("there are interleavings");
+    let there: BTreeSet<String> = specs
+        .map(|entry| entry.expect("a file").path())
+        .filter_map(|path| Some(path.file_stem()?.to_str()?.to_string()))
+        .collect();
+    let text = document();
+    let (_, pairs) = text
+        .split_once("| interleavings |")
+        .expect("the table of pairs");
+    let names = pairs.lines().filter_map(|line| line.rsplit('|').nth(1));
+    let told: BTreeSet<String> = names
+        .flat_map(|cell| cell.split('`').skip(1).step_by(2))
+        .map(str::to_string)
+        .collect();
     assert_eq!(told, there);
 }

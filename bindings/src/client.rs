@@ -14,7 +14,7 @@ mod upkeep;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{GenericClient, Row};
 
-pub use self::batch::{BatchAnswer, BatchStored, WorkBatch};
+pub use self::batch::{BatchAnswer, BatchParts, BatchStored, WorkBatch};
 pub use self::claim::ClaimOptions;
 pub use self::letter::Cause;
 use crate::error::Error;

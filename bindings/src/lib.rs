@@ -53,7 +53,7 @@ pub mod transport;
 pub mod types;
 pub mod worker;
 
-pub use crate::client::{BatchAnswer, Cause, ClaimOptions, Postroom, WorkBatch};
+pub use crate::client::{BatchAnswer, BatchParts, Cause, ClaimOptions, Postroom, WorkBatch};
 pub use crate::error::{BoxError, Error};
 pub use crate::message::{InboxMessage, Json, NewEvent, OutboxMessage};
 pub use crate::types::{

@@ -1,5 +1,7 @@
 //! The one atomic call: stores, reports, renewals, claims and the heartbeat in one transaction.
 
+mod parts;
+
 use std::time::Duration;
 
 use serde::Serialize;
@@ -14,6 +16,8 @@ use crate::message::{InboxMessage, OutboxMessage};
 use crate::types::{
     Claimed, Completion, Failure, InboxWork, OutboxWork, Renewed, Reported, column, seconds,
 };
+
+pub use parts::BatchParts;
 
 /// What to hand in and what to ask for. All or nothing: one bad message refuses the whole call.
 #[derive(Debug, Clone)]
@@ -126,7 +130,8 @@ const CALL: &str = "
 
 impl<C: GenericClient + Sync> Postroom<'_, C> {
     /// Hands in a batch and claims the next, in one transaction of its own or of the caller. Repeating a
-    /// call whose answer was lost is safe.
+    /// call whose answer was lost is safe. Repeating one that is refused is not enough, for its reports
+    /// would wait with it: see [`Postroom::process_work_batch_in_parts`].
     ///
     /// # Errors
     /// 55000 evicted instance, 22023 bad argument, 40002 version conflict, 0A000 above READ COMMITTED,

@@ -1,6 +1,7 @@
 //! The crate's client against the real extension: every method once, with its types and errors.
 
 mod operator;
+mod parts;
 mod producer;
 mod worker;
 

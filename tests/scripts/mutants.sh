@@ -90,7 +90,7 @@ note() { echo "$name $1" >>"$TMPDIR/verdicts"; echo "$name: $1"; [ "$1" = killed
 
 # One mutant, from the copied tree to a verdict.
 run_mutant() {
-    local name=$1 patch=$ROOT/tests/mutants/$1.diff binary filter verdict=killed
+    local name=$1 patch=tests/mutants/$1.diff binary filter verdict=killed
     cd "$tree" || return
     git apply --whitespace=nowarn "$patch" || { note "no longer applies"; return; }
     if build; then

@@ -40,7 +40,7 @@ async fn a_message_that_is_refused_keeps_no_report_back() {
     let (one, other) = (stream(), stream());
     let done = message(one, 1);
     postroom
-        .store_outbox_messages(&[done.clone()])
+        .store_outbox_messages(std::slice::from_ref(&done))
         .await
         .expect("stored");
     let work = postroom

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use postroom_tests::cluster;
+use postroom_tests::cluster::{self, Cluster};
 use postroom_tests::session::{describe, finish};
 use postroom_tests::worker::{payloads, send_sql};
 use postroom_tests::{Database, Worker};
@@ -86,6 +86,28 @@ async fn young_instance_evicts_nobody() {
     db.silence(&silent.instance, 60).await;
     let young = Worker::register(&db).await;
     assert_eq!(young.claim().await, []);
+    assert_eq!(silent.heartbeat().await, "alive");
+    db.assert_sound().await;
+}
+
+/// Whoever is silent may have been kept from speaking by the outage; whoever speaks may have been lucky.
+#[tokio::test]
+async fn server_that_has_just_started_lets_nobody_be_evicted() {
+    let server: &'static Cluster = Box::leak(Box::new(Cluster::start(&[])));
+    let mut db = Database::create_on(server).await;
+    db.set(&[("postroom.instance_lease", "10min")]).await;
+    let (silent, old) = (Worker::register(&db).await, Worker::register(&db).await);
+    silent.session.run(&send_sql("s", &["1"])).await;
+    assert_eq!(silent.claim().await.len(), 1);
+    db.silence(&silent.instance, 1).await;
+    db.admin()
+        .run(&format!(
+            "UPDATE postroom.instance SET live_since = clock_timestamp() - interval '1 hour'
+              WHERE instance_id = '{}'",
+            old.instance
+        ))
+        .await;
+    assert_eq!(old.claim().await, []);
     assert_eq!(silent.heartbeat().await, "alive");
     db.assert_sound().await;
 }

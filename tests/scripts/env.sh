@@ -16,6 +16,7 @@ export PG_HOME="$POSTROOM_CACHE/pg"          # PG_HOME/17/bin/pg_config
 export PGRX_HOME="$POSTROOM_CACHE/pgrx"
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$POSTROOM_CACHE/target}"
 export NATS_SERVER="${NATS_SERVER:-$POSTROOM_CACHE/tools/bin/nats-server}"
+export PGBOUNCER="${PGBOUNCER:-$POSTROOM_CACHE/tools/bin/pgbouncer}"
 export FLIGHTS_CSV="${FLIGHTS_CSV:-$POSTROOM_CACHE/data/flights.csv}"
 case ":$PATH:" in *":$POSTROOM_CACHE/tools/bin:"*) ;; *) export PATH="$POSTROOM_CACHE/tools/bin:$PATH" ;; esac
 

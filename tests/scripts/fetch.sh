@@ -10,3 +10,16 @@ fetch() {
     python3 -m pip download --quiet --disable-pip-version-check --no-deps --require-hashes \
         --dest "$dir" "$@" -r "$dir/requirement"
 }
+
+# fetch_debs DIR PACKAGE...: unpacks packages of the system's own release into DIR and installs nothing.
+fetch_debs() {
+    local dir=$1 deb
+    shift
+    (
+        cd "$dir" || exit 1
+        get() { apt-get -qq -o APT::Sandbox::User=root download "$@" 2>/dev/null; }
+        # A machine that never asked for its packages' lists has none.
+        get "$@" || { apt-get -qq update && get "$@"; } || exit 1
+        for deb in *.deb; do dpkg -x "$deb" . && rm "$deb" || exit 1; done
+    ) || die "cannot download the packages $*"
+}

@@ -1,5 +1,5 @@
 #!/bin/bash
-# usage: setup.sh [check | [tools] [pg MAJOR...] [nats] [flights] [clients]]     without arguments: everything
+# usage: setup.sh [check | [tools] [pg MAJOR...] [nats] [pooler] [flights] [clients]]     without arguments: everything
 # What a fresh Debian 12 with Rust lacks, put into the cache. Quick when it is already there; each
 # part appears by a rename, so an interrupted run leaves nothing half-made.
 set -euo pipefail
@@ -7,13 +7,14 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 . "$SCRIPTS/fetch.sh"
 
-[ $# -gt 0 ] || set -- tools pg nats flights clients
-tools='' nats='' flights='' clients='' pg=''
+[ $# -gt 0 ] || set -- tools pg nats pooler flights clients
+tools='' nats='' pooler='' flights='' clients='' pg=''
 while [ $# -gt 0 ]; do
     case $1 in
         check) ;; # only the machine: the system's own packages, Rust
         tools) tools=yes ;;
         nats) nats=yes ;;
+        pooler) pooler=yes ;;
         flights) flights=yes ;;
         clients) clients=yes ;;
         pg) pg=$PG_MAJORS; if [[ ${2:-} =~ ^[0-9]+$ ]]; then pg=; fi ;;
@@ -64,7 +65,7 @@ if [ -n "$need" ]; then
     rm -f "$log"
 fi
 
-[ -n "$tools$pg$nats$flights$clients" ] || exit 0
+[ -n "$tools$pg$nats$pooler$flights$clients" ] || exit 0
 lock_cache
 bin=$POSTROOM_CACHE/tools/bin
 mkdir -p "$bin" "$PG_HOME" "$PGRX_HOME" "$POSTROOM_CACHE/data"
@@ -89,6 +90,17 @@ if [ -n "$nats" ] && [ ! -x "$bin/nats-server" ]; then
     mv "$tmp/nats-server" "$bin/nats-server"
     rm -rf "$tmp"
     echo "$("$bin/nats-server" --version) in $bin"
+fi
+
+if [ -n "$pooler" ] && [ ! -x "$bin/pgbouncer" ]; then
+    # Debian's, unpacked rather than installed: an installed one would start a service.
+    dir=$POSTROOM_CACHE/tools/pgbouncer; rm -rf "$dir" "$dir.tmp"; mkdir "$dir.tmp"
+    fetch_debs "$dir.tmp" pgbouncer libevent-2.1-7 libc-ares2
+    mv "$dir.tmp" "$dir"
+    printf '#!/bin/sh\nexec env LD_LIBRARY_PATH="%s" "%s" "$@"\n' "$dir/usr/lib/x86_64-linux-gnu" "$dir/usr/sbin/pgbouncer" >"$bin/pgbouncer.new"
+    chmod 755 "$bin/pgbouncer.new"
+    mv "$bin/pgbouncer.new" "$bin/pgbouncer"
+    echo "$("$bin/pgbouncer" --version | head -n 1) in $bin"
 fi
 
 if [ -n "$flights" ] && [ ! -f "$POSTROOM_CACHE/data/flights.csv" ]; then

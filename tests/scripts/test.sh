@@ -47,7 +47,7 @@ clients() {
 languages() { env "PG_CONFIG=$(pg_config "$1")" "POSTROOM_CLIENTS=$POSTROOM_CACHE/clients" cargo test "${crates[@]}" --test languages -- --ignored; }
 
 # shellcheck disable=SC2086
-record setup "" "$SCRIPTS/setup.sh" tools pg $majors nats flights clients || { report; exit 1; }
+record setup "" "$SCRIPTS/setup.sh" tools pg $majors nats pooler flights clients || { report; exit 1; }
 first=yes
 for v in $majors; do
     if [ -n "$first" ]; then

@@ -139,6 +139,11 @@ impl Cluster {
         command
     }
 
+    /// A program that, like the server, refuses to be run by root; it may write to [`Cluster::host`].
+    pub fn servant(&self, program: &Path) -> Command {
+        as_server_user(program)
+    }
+
     /// 15, 16, 17 or 18.
     pub fn major(&self) -> u32 {
         let text = fs::read_to_string(self.dir.join("data/PG_VERSION"))

@@ -19,6 +19,7 @@ pub mod cluster;
 pub mod database;
 pub mod demo;
 pub mod load;
+pub mod pooler;
 pub mod session;
 pub mod sleeper;
 pub mod trace;
@@ -26,6 +27,7 @@ pub mod worker;
 
 pub use cluster::Cluster;
 pub use database::Database;
+pub use pooler::Pooler;
 pub use session::{Running, Session};
 pub use sleeper::Sleeper;
 pub use worker::Worker;

@@ -1,5 +1,6 @@
 //! Until when a worker may sleep, and who may.
 
+use crate::LOCKS;
 use postroom_tests::worker::send_sql;
 use postroom_tests::{Database, Sleeper, Worker};
 
@@ -89,7 +90,8 @@ async fn mark_ends_with_its_session() {
     let db = Database::create().await;
     let sleeper = Sleeper::register(&db).await;
     sleeper.sleep().await;
-    let marks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid BETWEEN 20496 AND 20498";
+    let marks = format!("SELECT count(*) {LOCKS} BETWEEN 20496 AND 20498");
+    let marks = marks.as_str();
     assert_eq!(db.admin().value(marks).await, "3");
     sleeper.sleep().await;
     assert_eq!(db.admin().value(marks).await, "3");

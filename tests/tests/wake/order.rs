@@ -1,5 +1,6 @@
 //! A producer and a worker that falls asleep, in every order; nothing waits for longer than a poll.
 
+use crate::LOCKS;
 use postroom_tests::worker::send_sql;
 use postroom_tests::{Database, Sleeper};
 
@@ -102,7 +103,7 @@ async fn session_that_rang_and_stays_keeps_nobody_from_ringing_for_the_next_slee
     let db = Database::create().await;
     let mut sleeper = Sleeper::register(&db).await;
     let (one, other) = (db.session().await, db.session().await);
-    let rung = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 20499";
+    let rung = format!("SELECT count(*) {LOCKS} = 20499");
     for session in [&one, &other, &other] {
         sleeper.sleep().await;
         session.run(&send_sql("s", &["m"])).await;
@@ -110,6 +111,6 @@ async fn session_that_rang_and_stays_keeps_nobody_from_ringing_for_the_next_slee
         sleeper.worker.work_off(1).await;
     }
     // Each remembers one ring at most.
-    assert_eq!(db.admin().value(rung).await, "2");
+    assert_eq!(db.admin().value(&rung).await, "2");
     db.assert_sound().await;
 }

@@ -3,6 +3,8 @@
 mod broker;
 mod handler;
 mod life;
+mod pooler;
+mod storm;
 mod upkeep;
 mod wake;
 

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use postroom::worker::{Options, Running, handler_fn};
+use postroom_tests::Session;
 use postroom_tests::cluster::DEADLINE;
 use postroom_tests::database::Database;
 use postroom_tests::trace::{finish, leave_trace, prepare, store_inbox, wait_done};
@@ -19,8 +20,8 @@ fn sleepy() -> Options {
     }
 }
 
-fn start(db: &Database, listen: &str) -> Running {
-    let config: Config = listen.parse().expect("a connection string");
+pub fn start(db: &Database) -> Running {
+    let config: Config = db.url().parse().expect("a connection string");
     worker(db)
         .options(sleepy())
         .listen(config)
@@ -31,13 +32,18 @@ fn start(db: &Database, listen: &str) -> Running {
         .start()
 }
 
+/// Stores one message.
+pub const STORE: &str = "
+    SELECT postroom.store_inbox_messages(jsonb_build_array(jsonb_build_object(
+        'message_id', postroom.new_id(), 'message_type', 't', 'payload', 1)), 'c')";
+
 /// The sleeps of this database that are marked.
-const SLEEPS: &str = "
+pub const SLEEPS: &str = "
     SELECT l.objid FROM pg_locks l JOIN pg_database d ON d.oid = l.database
      WHERE d.datname = current_database() AND l.locktype = 'advisory' AND l.objsubid = 20498";
 
 /// Waits until the worker sleeps for long: nothing is marked anew for a second and a half.
-async fn asleep(db: &Database) -> Vec<String> {
+pub async fn asleep(db: &Database) -> Vec<String> {
     let start = Instant::now();
     let mut before = Vec::new();
     loop {
@@ -51,7 +57,7 @@ async fn asleep(db: &Database) -> Vec<String> {
     }
 }
 
-async fn long_leases(db: &mut Database) {
+pub async fn long_leases(db: &mut Database) {
     db.set(&[
         ("postroom.instance_lease", "180s"),
         ("postroom.heartbeat", "10s"),
@@ -64,7 +70,7 @@ async fn sleeping_worker_is_woken_by_what_is_stored() {
     let mut db = Database::create().await;
     long_leases(&mut db).await;
     prepare(&db).await;
-    let running = start(&db, &db.url());
+    let running = start(&db);
     for round in 1..=2 {
         asleep(&db).await;
         let start = Instant::now();
@@ -84,13 +90,11 @@ async fn killed_listener_comes_back_and_claims_at_once() {
     let mut db = Database::create().await;
     long_leases(&mut db).await;
     prepare(&db).await;
-    let running = start(&db, &db.url());
+    let running = start(&db);
     asleep(&db).await;
     // Stored without a ring, so only the claim after the reconnect finds it so soon.
     db.admin().run("SET postroom.wake = off").await;
-    let store = "SELECT postroom.store_inbox_messages(jsonb_build_array(jsonb_build_object(
-        'message_id', postroom.new_id(), 'message_type', 't', 'payload', 1)), 'c')";
-    db.admin().run(store).await;
+    db.admin().run(STORE).await;
     let start = Instant::now();
     db.admin()
         .run(
@@ -113,5 +117,33 @@ async fn killed_listener_comes_back_and_claims_at_once() {
         "{:?}",
         start.elapsed()
     );
+    finish(&db, running).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn store_that_pauses_before_its_commit_is_seen_soon_after() {
+    let mut db = Database::create().await;
+    long_leases(&mut db).await;
+    prepare(&db).await;
+    let running = start(&db);
+    let producer: Session = db.session().await;
+    // Before the worker marks itself, and while it sleeps.
+    for (round, sleeps) in [(1, false), (2, true)] {
+        if sleeps {
+            asleep(&db).await;
+        }
+        producer.run("BEGIN").await;
+        producer.run(STORE).await;
+        // Long enough for a worker that does not know of it to sleep for seconds.
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        let start = Instant::now();
+        producer.run("COMMIT").await;
+        wait_done(&db, round).await;
+        assert!(
+            start.elapsed() < Duration::from_secs(1),
+            "{:?}",
+            start.elapsed()
+        );
+    }
     finish(&db, running).await;
 }

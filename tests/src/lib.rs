@@ -19,6 +19,7 @@ pub mod cluster;
 pub mod database;
 pub mod demo;
 pub mod load;
+pub mod pairs;
 pub mod pooler;
 pub mod session;
 pub mod sleeper;

@@ -1,5 +1,9 @@
 //! An upgraded extension is the same as a fresh one, and what a user has stored survives.
 
+use std::time::Duration;
+
+use postroom::worker::{Worker, handler_fn};
+use postroom_tests::trace::{finish, leave_trace, prepare, quick, store_inbox, wait_done};
 use postroom_tests::{Cluster, Database, Session};
 
 /// Every object of the extension with all that the install scripts say about it, a line each.
@@ -89,4 +93,25 @@ async fn upgraded_catalog_is_the_fresh_one() {
         without(&upgraded, &fresh)
     );
     assert!(fresh.len() > 100, "{} lines", fresh.len());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn worker_on_an_old_catalog_polls() {
+    let db = old_database("old_worker").await;
+    prepare(&db).await;
+    let config: tokio_postgres::Config = db.url().parse().expect("a connection string");
+    let running = Worker::new(config.clone(), "tests")
+        .options(quick())
+        .listen(config)
+        .handle(
+            "c",
+            handler_fn(|work, transaction| Box::pin(leave_trace(work, transaction))),
+        )
+        .start();
+    for round in 1..=3 {
+        store_inbox(&db, 1, 1).await;
+        wait_done(&db, round).await;
+        tokio::time::sleep(Duration::from_millis(800)).await;
+    }
+    finish(&db, running).await;
 }

@@ -35,7 +35,7 @@ pub async fn work(arguments: &[String]) -> Outcome<()> {
         worker: number.parse()?,
         starts: Starts::open(Path::new(starts))?,
     };
-    let mut worker = Worker::new(database.parse::<Config>()?, SERVICE).handle(CONSUMER, apply);
+    let mut worker = listener(database)?.handle(CONSUMER, apply);
     if broker != "none" {
         worker = carry(worker, broker::connect(broker).await?);
     }
@@ -56,10 +56,13 @@ pub fn carry(worker: Worker, transport: impl Transport + Clone) -> Worker {
 
 /// In this process, beside the workers that apply.
 pub fn carrier(database: &str, transport: impl Transport + Clone) -> Outcome<Worker> {
-    Ok(carry(
-        Worker::new(database.parse::<Config>()?, SERVICE),
-        transport,
-    ))
+    Ok(carry(listener(database)?, transport))
+}
+
+/// A worker that is woken by what is stored.
+fn listener(database: &str) -> Outcome<Worker> {
+    let config: Config = database.parse()?;
+    Ok(Worker::new(config.clone(), SERVICE).listen(config))
 }
 
 /// The handler: the read models, in the transaction that completes the message.

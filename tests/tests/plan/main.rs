@@ -4,6 +4,7 @@
 mod claim;
 mod store;
 mod waiting;
+mod wake;
 
 use postroom_tests::cluster::{self, Cluster};
 use postroom_tests::worker::send_sql;

@@ -85,7 +85,8 @@ async fn owner_of_the_lane_is_rung_for_and_nobody_else() {
     }
     first.sleep().await;
     second.sleep().await;
-    (first.rings().await, second.rings().await);
+    first.rings().await;
+    second.rings().await;
     let stream = db
         .admin()
         .value(&format!(

@@ -1,0 +1,128 @@
+//! usage: pairs [working | sleeping]...
+//!
+//! What wake-ups cost those who store: 32 clients, 15 pairs of 5 s, with `postroom.wake` on and off.
+//! `working`: one worker that listens takes what they store. `sleeping`: one that is marked idle all the
+//! time, has been rung for and never comes, so that each store looks for it.
+//! PAIRS, SECONDS_EACH and CLIENTS set other sizes; SYNC=off leaves out the wait for the disk.
+
+use std::env;
+use std::process::ExitCode;
+
+use postroom::transport::in_process::InProcess;
+use postroom::worker::{Running, Worker};
+use postroom_tests::cluster::DURABLE;
+use postroom_tests::pairs::{Plan, Way, duration, measure, median_ratio};
+use postroom_tests::{Cluster, Database, Sleeper};
+use tokio_postgres::Config;
+
+/// What is asked of the median.
+const ENOUGH: f64 = 0.95;
+const SCRIPT: &str = "\\set s random(1, 10000)
+SELECT postroom.send('note', jsonb_build_object('text', repeat('x', 200)), postroom.stream_id_of('s' || :s), 'desk');
+";
+
+/// Whoever is there to be rung for.
+enum Listener {
+    Working(Running),
+    Sleeping(Sleeper),
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let plan = Plan {
+        clients: number("CLIENTS", 32),
+        pairs: number("PAIRS", 15) as usize,
+        seconds: number("SECONDS_EACH", 5),
+    };
+    let mut names: Vec<String> = env::args().skip(1).collect();
+    if names.is_empty() {
+        names = vec!["working".into(), "sleeping".into()];
+    }
+    let mut is_enough = true;
+    for name in names {
+        is_enough &= one(&name, plan).await;
+    }
+    if is_enough {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn number(name: &str, default: u32) -> u32 {
+    let given = env::var(name).ok();
+    given.map_or(default, |text| {
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name} is a number"))
+    })
+}
+
+async fn one(name: &str, plan: Plan) -> bool {
+    let sync = env::var("SYNC").unwrap_or_else(|_| "on".into());
+    let mut settings = DURABLE.to_vec();
+    settings.retain(|(name, _)| *name != "synchronous_commit");
+    settings.extend([
+        ("synchronous_commit", sync.as_str()),
+        ("shared_buffers", "'512MB'"),
+        ("max_wal_size", "'8GB'"),
+    ]);
+    let cluster: &'static Cluster = Box::leak(Box::new(Cluster::start(&settings)));
+    let db = Database::create_on(cluster).await;
+    println!(
+        "{name}: {} clients, {} pairs of {} s, synchronous_commit {sync}; about {} s",
+        plan.clients,
+        plan.pairs,
+        plan.seconds,
+        duration(plan).as_secs()
+    );
+    let listener = listener(name, &db).await;
+    let database = db.name().to_string();
+    let pairs = tokio::task::spawn_blocking(move || {
+        measure(
+            cluster,
+            &database,
+            plan,
+            (&way("on"), &way("off")),
+            |number, (with, without)| {
+                println!(
+                    "{number:>3}  on {with:>8.0}/s  off {without:>8.0}/s  ratio {:.3}",
+                    with / without
+                );
+            },
+        )
+    });
+    let pairs = pairs.await.expect("no panic");
+    stop(listener).await;
+    let ratio = median_ratio(&pairs);
+    println!("{name}: median ratio {ratio:.3} (at least {ENOUGH})");
+    ratio >= ENOUGH
+}
+
+fn way(wake: &str) -> Way {
+    Way {
+        script: SCRIPT.into(),
+        settings: format!("-c postroom.wake={wake}"),
+    }
+}
+
+async fn listener(name: &str, db: &Database) -> Listener {
+    if name == "sleeping" {
+        let sleeper = Sleeper::register(db).await;
+        sleeper.sleep().await;
+        return Listener::Sleeping(sleeper);
+    }
+    let config: Config = db.url().parse().expect("a connection string");
+    let worker = Worker::new(config.clone(), "pairs")
+        .listen(config)
+        .publish(InProcess::new());
+    Listener::Working(worker.start())
+}
+
+async fn stop(listener: Listener) {
+    match listener {
+        Listener::Sleeping(sleeper) => sleeper.wake_up().await,
+        Listener::Working(running) => {
+            running.shutdown(std::time::Duration::from_secs(10)).await;
+        }
+    }
+}

@@ -5,7 +5,7 @@ S := tests/scripts
 PG ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test regress mutants regress-accept install setup freeze clean
+.PHONY: help demo pairs test regress mutants regress-accept install setup freeze clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -15,6 +15,9 @@ demo: ## a running story on a throw-away server; BROKER=nats|none FLIGHTS=20000|
 
 test: ## everything, on PostgreSQL 15 to 18; PG=17 for one of them
 	@$(S)/test.sh $(PG)
+
+pairs: ## what wake-ups cost those who store, on and off in turns; PAIRS=15 CLIENTS=32 SYNC=on|off
+	@$(S)/pairs.sh
 
 regress: ## golden tests and interleavings only; PG=17
 	@$(S)/regress.sh $(or $(PG),17)

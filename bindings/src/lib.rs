@@ -67,7 +67,10 @@ pub use crate::types::{
 /// The version of this crate; its major.minor is that of the extension it works with.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The Rust blocks of the README compile.
+/// The Rust blocks of the documents compile.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/wake.md")]
+struct Wake;

@@ -77,6 +77,12 @@ impl Row {
         self.get(column).unwrap_or(Instant(0))
     }
 
+    /// Bytes of a jsonb value before compression; it is not read from its toast table.
+    pub fn size(&self, column: i32) -> i64 {
+        self.datum(column)
+            .map_or(0, |datum| Json(datum).size() as i64)
+    }
+
     /// A jsonb value, copied to the caller's memory context, where it outlives the statement.
     pub fn json(&self, column: i32) -> Option<Json> {
         self.datum(column).map(|datum| {

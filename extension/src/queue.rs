@@ -28,6 +28,7 @@ pub struct Message {
     pub number: i64,
     pub id: Uuid,
     pub stream: Option<Uuid>,
+    /// Of the payload, as it is sent.
     pub bytes: i64,
     pub attempts: i32,
     pub scheduled_for: Option<Instant>,
@@ -49,7 +50,7 @@ impl Message {
             number: row.must(first + 1),
             id: row.id(first + 2),
             stream: row.get(first + 3),
-            bytes: i64::from(row.must::<i32>(first + 4)),
+            bytes: row.size(first + 4),
             attempts: row.must(first + 5),
             scheduled_for: row.get(first + 6),
         })

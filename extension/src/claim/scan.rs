@@ -142,7 +142,7 @@ impl Hand<'_> {
             arg(limit as i64),
         ];
         let found = plan::rows(self.queue.statements().scan, &args, |row| {
-            Message::read(row, 1).map(|message| (message, Body::read(row, 8)))
+            Message::read(row, 1).map(|message| with_body(message, Body::read(row, 8)))
         })?;
         Ok(found.into_iter().flatten().collect())
     }
@@ -173,6 +173,11 @@ impl Hand<'_> {
         hold::put_aside(self.queue, &aside)?;
         Ok(left)
     }
+}
+
+fn with_body(message: Message, body: Body) -> (Message, Body) {
+    let bytes = body.payload.map_or(0, |payload| payload.size() as i64);
+    (Message { bytes, ..message }, body)
 }
 
 /// Locks those of the claims that nobody else has locked.

@@ -39,7 +39,7 @@ SELECT l.lane, h.sequence_order
  ORDER BY h.sequence_order"),
             // $2: lane, $3: from, $4: at most. Place and body at once: most of what is met is taken.
             scan: concat!("
-SELECT m.lane, m.sequence_order, m.message_id, m.stream_id, pg_catalog.pg_column_size(m.payload),
+SELECT m.lane, m.sequence_order, m.message_id, m.stream_id, NULL::jsonb,
        m.attempts, m.scheduled_for,
        m.sequence_order, m.message_id, m.stream_id, m.partition_number, ", $special, ",
        m.attempts, m.", $stored_at, "
@@ -49,7 +49,7 @@ SELECT m.lane, m.sequence_order, m.message_id, m.stream_id, pg_catalog.pg_column
  LIMIT $4"),
             // $2: lanes, $3: numbers
             survivors: concat!("
-SELECT m.lane, m.sequence_order, m.message_id, m.stream_id, pg_catalog.pg_column_size(m.payload),
+SELECT m.lane, m.sequence_order, m.message_id, m.stream_id, m.payload,
        m.attempts, m.scheduled_for
   FROM unnest($2::smallint[], $3::bigint[]) AS u (lane, sequence_order)
  CROSS JOIN LATERAL (
@@ -63,7 +63,7 @@ SELECT m.lane, m.sequence_order, m.message_id, m.stream_id, pg_catalog.pg_column
             // $2: queue, $3: lanes, $4: streams, $5: streamless, $6: at most of each
             aside: concat!("
 SELECT u.place::integer, a.sequence_order,
-       m.lane, m.sequence_order, m.message_id, m.stream_id, pg_catalog.pg_column_size(m.payload),
+       m.lane, m.sequence_order, m.message_id, m.stream_id, m.payload,
        m.attempts, m.scheduled_for
   FROM unnest($3::smallint[], $4::uuid[], $5::boolean[]) WITH ORDINALITY AS u (lane, stream_id, streamless, place)
  CROSS JOIN LATERAL (

@@ -211,3 +211,37 @@ async fn acting_calls_above_read_committed_are_refused() {
     assert_eq!(worker.complete(&items).await, ["applied"]);
     db.assert_sound().await;
 }
+
+/// A payload counts as long as it is sent, however well it is compressed at rest.
+#[tokio::test]
+async fn answer_is_bounded_in_bytes() {
+    let db = Database::create_with(&[("postroom.payload_max", "10MB")]).await;
+    let worker = Worker::register(&db).await;
+    let send = |bytes: usize, count: usize| {
+        format!(
+            "SELECT postroom.send('note', to_jsonb(repeat('x', {bytes})), destination => 'd')
+               FROM generate_series(1, {count})"
+        )
+    };
+    worker.session.run(&send(1_000_000, 20)).await;
+    let first = worker.try_claim("").await.expect("an answer");
+    assert_eq!((first.items.len(), first.come_back), (8, true));
+    // They come again from aside, and the others from their lanes.
+    for item in &first.items {
+        assert_eq!(worker.release(item).await, "applied");
+    }
+    let mut done = 0;
+    while done < 20 {
+        let items = worker.claim().await;
+        assert!((1..=8).contains(&items.len()), "{} at once", items.len());
+        done += worker.complete(&items).await.len();
+    }
+    // What is larger than the bound comes alone.
+    worker.session.run(&send(9_000_000, 2)).await;
+    for _ in 0..2 {
+        let items = worker.claim().await;
+        assert_eq!(items.len(), 1);
+        worker.complete(&items).await;
+    }
+    db.assert_sound().await;
+}

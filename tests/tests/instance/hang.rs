@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use postroom_tests::cluster::{self, Cluster};
-use postroom_tests::worker::send_sql;
+use postroom_tests::worker::{receive_sql, send_sql};
 use postroom_tests::{Database, Worker};
 
 use crate::SHORT;
@@ -72,6 +72,36 @@ async fn claim_left_open_by_an_idle_client_is_ended_after_the_lease() {
     back.claim().await;
     assert_eq!(back.session.value(setting).await, "0");
     assert_eq!(back.complete(&items).await, ["applied"]);
+    db.assert_sound().await;
+}
+
+#[tokio::test]
+async fn every_call_that_holds_locks_bounds_how_long_its_client_may_idle() {
+    let db = Database::create_with(&[("postroom.lease", "7s")]).await;
+    let worker = Worker::register_consumer(&db, "c").await;
+    let session = &worker.session;
+    let me = &worker.instance;
+    session.run(&receive_sql("c", "s", &["1", "2"])).await;
+    let items = worker.claim().await;
+    for call in [
+        format!("claim_outbox('{me}')"),
+        format!("claim_inbox('{me}', 'c')"),
+        format!("process_work_batch('{me}', 'tests')"),
+        format!(
+            "complete_inbox({}, '{{{}}}')",
+            items[0].claim, items[0].message
+        ),
+        format!(
+            r#"fail_inbox({}, '[{{"message_id": "{}"}}]')"#,
+            items[1].claim, items[1].message
+        ),
+    ] {
+        session.run(&format!("BEGIN; SELECT postroom.{call}")).await;
+        let bound = "SELECT current_setting('idle_in_transaction_session_timeout')";
+        assert_eq!(session.value(bound).await, "7s", "{call}");
+        session.run("COMMIT").await;
+        assert_eq!(session.value(bound).await, "0", "{call}");
+    }
     db.assert_sound().await;
 }
 

@@ -1,8 +1,9 @@
 #!/bin/bash
-# usage: [ONLY=name,name] mutants.sh [MAJOR]
+# usage: [ONLY=name,name] mutants.sh [MAJOR | check]
 # Takes every guard of docs/guards.md out of a copy of the tree, one at a time, and demands that its
 # tests fail. A mutant is a diff in tests/mutants with a head: "Guard:", the line of the document, and
 # "Test:" with binary and test, once or more often. A mutant that no longer applies or compiles fails too.
+# "check" only sees that document, tests and mutants name each other and that every diff still applies.
 # Works on copies of tree, build output and Postgres below TMPDIR; several runs do not disturb each other.
 set -uo pipefail
 . "$(dirname "$0")/env.sh"
@@ -34,6 +35,13 @@ compare_with_document() {
 
 names=$(cd tests/mutants && ls -- *.diff | sed 's/\.diff$//')
 complaints=$(compare_with_document)
+if [ "$major" = check ]; then
+    for name in $names; do
+        git apply --check "tests/mutants/$name.diff" 2>/dev/null || complaints+="${complaints:+$'\n'}$name no longer applies"
+    done
+    [ -z "$complaints" ] || { echo "$complaints"; exit 1; }
+    exit 0
+fi
 [ -z "$complaints" ] || { echo "$complaints"; exit 1; }
 for name in ${only//,/ }; do [ -e "tests/mutants/$name.diff" ] || die "tests/mutants/$name.diff is not there"; done
 

@@ -53,6 +53,7 @@ for v in $majors; do
     if [ -n "$first" ]; then
         first=
         record format "" cargo fmt --all --check
+        record guards "" "$SCRIPTS/mutants.sh" check
         record "unit tests" "" units
         record documents "" document
         record "lints, extension" "$v" lint_extension "$v"

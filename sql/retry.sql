@@ -142,7 +142,7 @@ CREATE FUNCTION postroom.read_dead_letters(
     STABLE SECURITY DEFINER LANGUAGE c AS 'MODULE_PATHNAME', 'read_dead_letters_wrapper';
 
 -- outcome: replayed, duplicate (the id is queued already, the letter stays), busy (another call has the
--- letter just now), unknown (no such letter). place: end of its lane, or aside in a stream that waits.
+-- letter just now), unknown (no such letter). place: old, in a stream that waits, else end.
 CREATE FUNCTION postroom.replay_dead_letters(
     message_ids uuid[] DEFAULT NULL,
     actor text DEFAULT NULL,

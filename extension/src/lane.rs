@@ -6,8 +6,10 @@
 
 mod evict;
 mod share;
+mod stop;
 
 pub use evict::leave;
+pub use stop::stop_claims;
 
 use crate::config::{self, LANES};
 use crate::datum::Instant;

@@ -108,7 +108,7 @@ outcomes! {
         /// Behind everything of its stream.
         End = "end",
         /// To its old place in a stream that waits.
-        Aside = "aside",
+        Old = "old",
     }
     /// What became of a message that was to be buried.
     BuryOutcome {

@@ -28,8 +28,9 @@ pub struct Hand<'a> {
     /// call itself serves from aside.
     pub(super) busy: HashMap<Key, Option<i64>>,
     streams: HashSet<Key>,
-    /// Whether any stream of the queue waits. Asked before the lanes are read: of a stream that is free
-    /// here only an operator could make one that waits, and `leave_held` asks once more what he did.
+    /// Whether any stream of the queue waits. Asked once: of a stream that is free here only an operator
+    /// could make one that waits, and he is then later than this claim. Whatever he brings back into such
+    /// a stream, he does after this claim.
     pub(super) anyone_waits: bool,
     pub messages: Vec<Message>,
     /// Of the messages that came from lanes.
@@ -79,19 +80,6 @@ impl<'a> Hand<'a> {
         self.in_flight.insert(message.number);
         self.streams.insert(message.key());
         self.messages.push(message);
-    }
-
-    /// Puts back what was taken from lanes of these streams; returns where it stays.
-    pub(super) fn leave(&mut self, streams: &HashSet<Key>) -> Vec<(Key, i64)> {
-        let left: Vec<(Key, i64)> = self
-            .messages
-            .extract_if(.., |message| streams.contains(&message.key()))
-            .map(|message| (message.key(), message.number))
-            .collect();
-        let numbers: HashSet<i64> = left.iter().map(|(_, number)| *number).collect();
-        self.bodies.retain(|body| !numbers.contains(&body.number));
-        self.come_back |= !left.is_empty();
-        left
     }
 
     /// The bodies of all messages of the hand, in order.

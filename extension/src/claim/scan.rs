@@ -46,9 +46,7 @@ impl Hand<'_> {
             }
         }
         let is_idle = aside.is_empty() && self.messages.is_empty();
-        let mut left = self.put_aside(aside)?;
-        left.extend(self.leave_held()?);
-        for (key, number) in left {
+        for (key, number) in self.put_aside(aside)? {
             for (lane, low) in lows.iter_mut().filter(|(lane, _)| lane.lane == key.lane) {
                 *low = number.min(*low).max(lane.low);
             }
@@ -57,17 +55,6 @@ impl Hand<'_> {
             lane::move_lows(self.queue, &lows, self.now)?;
         }
         Ok(())
-    }
-
-    /// Leaves what an operator made wait since this call asked whether anyone waits: a letter replayed into
-    /// such a stream stands aside as well as in the lane. Returns what stays in its lane.
-    fn leave_held(&mut self) -> Result<Vec<(Key, i64)>> {
-        if self.anyone_waits || self.messages.is_empty() || !hold::any(self.queue)? {
-            return Ok(Vec::new());
-        }
-        let keys = self.messages.iter().map(Message::key).collect();
-        let waiting = hold::among(self.queue, &keys)?;
-        Ok(self.leave(&waiting))
     }
 
     /// Reads a lane from its low-water until the hand is full; returns the first number not handled.

@@ -4,7 +4,7 @@ use super::hold::{self, args_of_one};
 use super::letter::Cause;
 use crate::datum::Instant;
 use crate::error::{Error, Result, required_id, required_text};
-use crate::lock;
+use crate::lane;
 use crate::partition;
 use crate::plan::{self, arg};
 use crate::position::require_read_committed;
@@ -41,13 +41,6 @@ const PLACE_OUTBOX: &str = "
 SELECT sequence_order, stream_id, partition_number FROM postroom.outbox WHERE $1 = '' AND message_id = $2";
 const PLACE_INBOX: &str = "
 SELECT sequence_order, stream_id, partition_number FROM postroom.inbox WHERE consumer_id = $1 AND message_id = $2";
-
-// $1: queue, $2: consumer, $3: lane
-const OWNER: &str = "
-SELECT owner FROM postroom.lane WHERE queue = $1 AND consumer_id = $2 AND lane = $3";
-// The same, and nobody takes it meanwhile.
-const LOCK_LANE: &str = "
-SELECT owner FROM postroom.lane WHERE queue = $1 AND consumer_id = $2 AND lane = $3 FOR UPDATE";
 
 // $1: queue, $2: consumer, $3: id
 const NAMED: &str = "
@@ -157,7 +150,7 @@ fn bury_one(queue: &Queue, id: Uuid, cause: &Cause) -> Result<&'static str> {
         return Ok("unknown");
     };
     // From here on no claim of the lane begins.
-    stop_claims(queue, partition::lane(place.partition_number))?;
+    lane::stop_claims(queue, [partition::lane(place.partition_number)])?;
     let args = [arg(queue.name), arg(queue.consumer.clone()), arg(id)];
     if !plan::rows(NAMED, &args, |_| ())?.is_empty() {
         return Ok("in_flight");
@@ -187,24 +180,4 @@ fn free_stream(queue: &Queue, place: &Place, id: Uuid, now: Instant) -> Result<(
         wake::ring(queue, [key.lane])?;
     }
     hold::take_back(queue, key, vec![place.number])
-}
-
-/// Waits for the claim call that may be looking at the lane, and keeps others off to the end of the
-/// transaction: a lane changes hands only under the mutex of its owner, and is taken only unlocked.
-fn stop_claims(queue: &Queue, lane: i16) -> Result<()> {
-    let nobody = Uuid::from_bytes([0; 16]);
-    let args = || [arg(queue.name), arg(queue.consumer.clone()), arg(lane)];
-    let owner = |row: &plan::Row| row.get::<Uuid>(1);
-    loop {
-        let before = plan::rows(OWNER, &args(), owner)?;
-        match before.first() {
-            // The lanes of a queue are made under this mutex.
-            None => lock::wait_mutex(queue.mutex(nobody)),
-            Some(Some(owner)) => lock::wait_mutex(queue.mutex(*owner)),
-            Some(None) => {}
-        }
-        if plan::rows(LOCK_LANE, &args(), owner)? == before {
-            return Ok(());
-        }
-    }
 }

@@ -2,6 +2,7 @@
 //!
 //! Each takes about 20 seconds; with `POSTROOM_LONG=1` a minute.
 
+mod operator;
 mod overlap;
 mod process;
 mod storm;

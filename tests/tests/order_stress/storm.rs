@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use postroom_tests::Database;
 use postroom_tests::load::{self, STREAMS, numbered};
 
+use crate::operator::operator;
 use crate::process::process;
 use crate::{World, duration};
 
@@ -94,9 +95,10 @@ async fn storm(consumer: Option<&'static str>) {
         calm: AtomicBool::new(false),
         done: AtomicBool::new(false),
     });
-    let producers: Vec<_> = (0..3)
+    let mut producers: Vec<_> = (0..3)
         .map(|seed| tokio::spawn(producer(world.clone(), seed)))
         .collect();
+    producers.push(tokio::spawn(operator(world.clone(), 200)));
     let mut others: Vec<_> = (0..5)
         .map(|seed| tokio::spawn(process(world.clone(), 100 + seed)))
         .collect();
@@ -177,7 +179,7 @@ fn judge(world: &World, queue: &str, left: &[String], counters: &[String], dead:
         "{:?}",
         book.counts
     );
-    for what in ["crash", "failed", "lost reports", "claims"] {
+    for what in ["crash", "failed", "lost reports", "claims", "replayed"] {
         assert!(
             book.counts.contains_key(what),
             "{what} never happened: {:?}",

@@ -28,6 +28,7 @@ async fn instances_gone_for_a_week_are_forgotten() {
             young.instance
         ))
         .await;
+    db.silence(&young.instance, WEEK / 2).await;
     for gone in [&left, &silent] {
         db.silence(&gone.instance, WEEK).await;
     }

@@ -1,6 +1,6 @@
 //! Letters come back under their ids, on the ordinary way.
 //!
-//! Into a stream that waits: aside, with the number the message had, so that it comes before its
+//! Into a stream that waits: to the place it had, with the number it had, so that it comes before its
 //! followers. Else to the end of its lane, with a new number: its old one may lie below the low-water,
 //! where nobody looks. Attempts begin anew.
 
@@ -8,14 +8,16 @@ use super::filter::{Filter, Letter};
 use super::{Cause, delete};
 use crate::datum::{Instant, Table};
 use crate::error::{Result, Rows, required};
+use crate::lane;
 use crate::lock::Kind;
 use crate::plan::{self, arg};
 use crate::position::{self, require_read_committed};
-use crate::retry::hold;
+use crate::queue::{Key, Queue};
+use crate::retry::hold::{self, args_of_one};
 use crate::wake;
 use pgrx::datum::Uuid;
 use pgrx::prelude::*;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 // $1: consumer, $2: id, $3: number, $4: lane
 const RESTORE_OUTBOX: &str = "
@@ -44,6 +46,17 @@ const QUEUED_OUTBOX: &str = "
 SELECT 1 FROM postroom.outbox WHERE $1 = '' AND message_id = $2";
 const QUEUED_INBOX: &str = "
 SELECT 1 FROM postroom.inbox WHERE consumer_id = $1 AND message_id = $2";
+
+// $1: queue, $2: consumer, $3: lane, $4: number
+const PASSED: &str = "
+SELECT 1 FROM postroom.lane_low WHERE queue = $1 AND consumer_id = $2 AND lane = $3 AND low > $4";
+// $1: queue, $2: consumer, $3: lane, $4: stream, $5: streamless, $6: number
+const FOLLOWED: &str = "
+SELECT 1
+  FROM postroom.aside
+ WHERE queue = $1 AND consumer_id = $2 AND lane = $3 AND stream_id = $4 AND streamless = $5
+   AND sequence_order > $6
+ LIMIT 1";
 
 /// (queue, consumer_id, message_id, outcome, place)
 type ReplayedRow = (
@@ -94,12 +107,18 @@ fn replay_dead_letters(
 
 fn replay_all(filter: &Filter, cause: &Cause, dry_run: bool) -> Result<Vec<ReplayedRow>> {
     let picked = filter.pick(dry_run)?;
+    let stopped = if dry_run {
+        Stopped::new()
+    } else {
+        stop_claims(&picked.letters)?
+    };
     let mut rows = Vec::new();
     for letter in &picked.letters {
         let place = if dry_run {
             foretell(letter)?
         } else {
-            replay(letter, cause)?
+            let lane = (letter.queue.clone(), letter.key().lane);
+            replay(letter, stopped.contains(&lane), cause)?
         };
         let outcome = if place.is_some() {
             "replayed"
@@ -115,8 +134,28 @@ fn replay_all(filter: &Filter, cause: &Cause, dry_run: bool) -> Result<Vec<Repla
     Ok(rows)
 }
 
+/// Lanes that nobody claims from until the transaction ends.
+type Stopped = BTreeSet<(Queue, i16)>;
+
+/// Keeps claims off the lanes of streams that wait: a claim under way may not know yet that they do, or
+/// may be ending their wait.
+fn stop_claims(letters: &[Letter]) -> Result<Stopped> {
+    let mut stopped = Stopped::new();
+    for letter in letters {
+        if waits(letter)? {
+            stopped.insert((letter.queue.clone(), letter.key().lane));
+        }
+    }
+    let queues: BTreeSet<&Queue> = stopped.iter().map(|(queue, _)| queue).collect();
+    for queue in queues {
+        let of_queue = stopped.iter().filter(|(of, _)| of == queue);
+        lane::stop_claims(queue, of_queue.map(|(_, lane)| *lane))?;
+    }
+    Ok(stopped)
+}
+
 fn place(waits: bool) -> Option<&'static str> {
-    Some(if waits { "aside" } else { "end" })
+    Some(if waits { "old" } else { "end" })
 }
 
 fn waits(letter: &Letter) -> Result<bool> {
@@ -136,10 +175,11 @@ fn foretell(letter: &Letter) -> Result<Option<&'static str>> {
     }
 }
 
-/// Where the message went; none if its id is queued already: then the letter stays.
-fn replay(letter: &Letter, cause: &Cause) -> Result<Option<&'static str>> {
+/// Where the message went; none if its id is queued already: then the letter stays. A stream that began
+/// to wait after its lane was to be stopped counts as free: the replay came before.
+fn replay(letter: &Letter, is_stopped: bool, cause: &Cause) -> Result<Option<&'static str>> {
     let (queue, key) = (&letter.queue, letter.key());
-    let waits = waits(letter)?;
+    let waits = is_stopped && waits(letter)?;
     let number = if waits {
         letter.number
     } else {
@@ -160,14 +200,30 @@ fn replay(letter: &Letter, cause: &Cause) -> Result<Option<&'static str>> {
         return Ok(None);
     }
     if waits {
-        // The stream may have stopped waiting since it was asked: then it waits again, for this one.
         hold::wake(queue, key, cause.now())?;
-        hold::put_aside(queue, &[(key, number)])?;
+        if !is_ahead(queue, key, number)? {
+            hold::put_aside(queue, &[(key, number)])?;
+        }
     }
     wake::ring(queue, [key.lane])?;
     cause.log(queue, letter.id, "replayed")?;
     delete(queue, letter.id)?;
     Ok(place(waits))
+}
+
+/// Whether claims have yet to come to this number of the lane: there the message keeps its order among
+/// those of its stream that are not aside either. Aside it would overtake them.
+fn is_ahead(queue: &Queue, key: Key, number: i64) -> Result<bool> {
+    let args = [
+        arg(queue.name),
+        arg(queue.consumer.clone()),
+        arg(key.lane),
+        arg(number),
+    ];
+    let is_passed = !plan::rows(PASSED, &args, |_| ())?.is_empty();
+    let mut args = args_of_one(queue, key);
+    args.push(arg(number));
+    Ok(!is_passed && plan::rows(FOLLOWED, &args, |_| ())?.is_empty())
 }
 
 fn fresh_number() -> Result<i64> {

@@ -69,3 +69,24 @@ impl<C: Connect> AnyConnect for C {
         Box::pin(self.connect())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bounds(text: &str) -> [Duration; 3] {
+        let config = patient(&text.parse().expect("a connection string"));
+        [
+            *config.get_connect_timeout().expect("a bound"),
+            *config.get_tcp_user_timeout().expect("a bound"),
+            config.get_keepalives_idle(),
+        ]
+    }
+
+    #[test]
+    fn an_unanswered_connection_does_not_live_long_unless_the_caller_says_so() {
+        assert_eq!(bounds("host=h"), [SILENCE; 3]);
+        let told = "host=h connect_timeout=7 tcp_user_timeout=8 keepalives_idle=9";
+        assert_eq!(bounds(told), [7, 8, 9].map(Duration::from_secs));
+    }
+}

@@ -1,8 +1,11 @@
 //! Values that pass through: a `jsonb` is never looked into, an instant is a number.
 
-use pgrx::callconv::{Arg, ArgAbi, BoxRet, CallCx, FcInfo, RetAbi};
+mod table;
+
+pub use table::Table;
+
+use pgrx::callconv::{Arg, ArgAbi, BoxRet, FcInfo};
 use pgrx::datum::{Datum, UnboxDatum};
-use pgrx::iter::TableIterator;
 use pgrx::nullable::Nullable;
 use pgrx::pgrx_sql_entity_graph::metadata::{
     ArgumentError, ReturnsError, ReturnsRef, SqlMappingRef, SqlTranslatable, TypeOrigin,
@@ -163,66 +166,3 @@ pass_through!(
     |datum: pg_sys::Datum| Instant(datum.value() as i64),
     |instant: Instant| pg_sys::Datum::from(instant.0)
 );
-
-/// The rows of a result. What they are called stands in the SQL declaration of the function.
-pub struct Table<T>(TableIterator<'static, T>);
-
-impl<T: 'static> Table<T> {
-    pub fn new(rows: impl IntoIterator<Item = T, IntoIter: 'static> + 'static) -> Table<T> {
-        Table(TableIterator::new(rows))
-    }
-}
-
-type Inner<T> = TableIterator<'static, T>;
-
-// SAFETY: every method is the one of the iterator inside.
-unsafe impl<T> RetAbi for Table<T>
-where
-    Inner<T>: RetAbi,
-{
-    type Item = <Inner<T> as RetAbi>::Item;
-    type Ret = <Inner<T> as RetAbi>::Ret;
-
-    unsafe fn check_fcinfo_and_prepare(fcinfo: pg_sys::FunctionCallInfo) -> CallCx {
-        // SAFETY: as promised by the caller.
-        unsafe { Inner::<T>::check_fcinfo_and_prepare(fcinfo) }
-    }
-
-    fn to_ret(self) -> Self::Ret {
-        self.0.to_ret()
-    }
-
-    unsafe fn box_ret_in_fcinfo(fcinfo: pg_sys::FunctionCallInfo, ret: Self::Ret) -> pg_sys::Datum {
-        // SAFETY: as promised by the caller.
-        unsafe { Inner::<T>::box_ret_in_fcinfo(fcinfo, ret) }
-    }
-
-    unsafe fn move_into_fcinfo_fcx(self, fcinfo: pg_sys::FunctionCallInfo) {
-        // SAFETY: as promised by the caller.
-        unsafe { self.0.move_into_fcinfo_fcx(fcinfo) }
-    }
-
-    unsafe fn fill_fcinfo_fcx(&self, fcinfo: pg_sys::FunctionCallInfo) {
-        // SAFETY: as promised by the caller.
-        unsafe { self.0.fill_fcinfo_fcx(fcinfo) }
-    }
-
-    unsafe fn ret_from_fcinfo_fcx(fcinfo: pg_sys::FunctionCallInfo) -> Self::Ret {
-        // SAFETY: as promised by the caller.
-        unsafe { Inner::<T>::ret_from_fcinfo_fcx(fcinfo) }
-    }
-
-    unsafe fn finish_call_fcinfo(fcinfo: pg_sys::FunctionCallInfo) {
-        // SAFETY: as promised by the caller.
-        unsafe { Inner::<T>::finish_call_fcinfo(fcinfo) }
-    }
-}
-
-// SAFETY: used only by functions whose SQL is written by hand.
-unsafe impl<T> SqlTranslatable for Table<T> {
-    const TYPE_IDENT: &'static str = pgrx::pgrx_resolved_type!(Table<T>);
-    const TYPE_ORIGIN: TypeOrigin = TypeOrigin::External;
-    const ARGUMENT_SQL: Result<SqlMappingRef, ArgumentError> = Err(ArgumentError::Table);
-    const RETURN_SQL: Result<ReturnsRef, ReturnsError> =
-        Ok(ReturnsRef::SetOf(SqlMappingRef::literal("record")));
-}

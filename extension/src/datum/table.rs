@@ -75,6 +75,9 @@ unsafe fn hand_over<T: Columns>(fcinfo: pg_sys::FunctionCallInfo, rows: impl Ite
             let store = pg_sys::tuplestore_begin_heap(random, false, pg_sys::work_mem);
             (store, description)
         });
+        if description.is_null() {
+            pgrx::error!("the function is declared with a single column, which is no row");
+        }
         (*result).returnMode = materialize;
         (*result).setResult = store;
         (*result).setDesc = description;

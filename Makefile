@@ -5,7 +5,7 @@ S := tests/scripts
 PG ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo pairs test regress mutants regress-accept install setup freeze clean
+.PHONY: help demo pairs test regress mutants regress-accept install installcheck package package-test setup freeze clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -30,6 +30,15 @@ regress-accept: ## the same, then their results become the expectation
 
 install: ## into your own server; PG_CONFIG=/usr/lib/postgresql/15/bin/pg_config
 	@$(S)/install.sh $(PG_CONFIG)
+
+installcheck: ## the golden tests on your own running server; PG_CONFIG=..., PGHOST, PGPORT, PGUSER
+	@$(S)/installcheck.sh $(PG_CONFIG)
+
+package: ## a Debian package per version, in target/package; PG=17 for one of them
+	@$(S)/package.sh $(PG)
+
+package-test: ## the package for 15 in a clean Debian 12, as root
+	@$(S)/package-test.sh
 
 setup: ## what the others need on this machine, without building or running anything
 	@$(S)/setup.sh

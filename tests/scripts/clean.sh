@@ -8,7 +8,7 @@ set -euo pipefail
 lock_cache
 cd "$POSTROOM_CACHE"
 shopt -s nullglob
-found=(pg tools pgrx target data logs clients package-*)
+found=(pg tools pgrx target data logs clients debian-12.tar package-*)
 echo "removing from $POSTROOM_CACHE:" "${found[@]}" "($(du -sh . | cut -f1))"
 rm -rf "${found[@]}" lock
 cd /

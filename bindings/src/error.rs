@@ -93,7 +93,7 @@ impl Error {
         match &*self.0 {
             Kind::Missing(_) => Some("run CREATE EXTENSION postroom; in this database"),
             Kind::Version { .. } => Some(
-                "run ALTER EXTENSION postroom UPDATE; or use the crate with the major.minor version of the extension",
+                "install that version of the extension and run ALTER EXTENSION postroom UPDATE; or use the crate with the major.minor version of the extension",
             ),
             _ => self.database()?.as_db_error()?.hint(),
         }

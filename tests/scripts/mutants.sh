@@ -68,6 +68,7 @@ build() {
     rm -rf "$TMPDIR/package"
     cargo pgrx package --debug -p postroom-extension -c "$built/bin/pg_config" --out-dir "$TMPDIR/package" &&
         cp -r "$TMPDIR/package$built/." "$pg/" &&
+        cp -n sql/install/*.sql "$("$pg/bin/pg_config" --sharedir)/extension/" &&
         cargo test -p postroom -p postroom-tests --no-run
 }
 

@@ -45,6 +45,16 @@ clients() {
 }
 # Programs of other languages; the extension is where the stage before has put it.
 languages() { env "PG_CONFIG=$(pg_config "$1")" "POSTROOM_CLIENTS=$POSTROOM_CACHE/clients" cargo test "${crates[@]}" --test languages -- --ignored; }
+# The library of this version under the catalog of the release before: what worked goes on working.
+old_catalog() {
+    local version old
+    version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+    old=$(printf '%s\n' sql/install/*.sql | grep -vF -- "--$version.sql" | sort -V | tail -n 1 | sed 's/.*--\(.*\)\.sql/\1/')
+    env "PG_CONFIG=$(pg_config "$1")" "POSTROOM_CATALOG=$old" cargo test "${crates[@]}" --no-fail-fast \
+        --test batch --test claim --test event --test inbox --test instance --test lane --test order --test outbox --test position --test retry
+}
+# Each version has the extension by then.
+restores() { env "POSTROOM_VERSIONS=$majors" "PG_CONFIG=$(pg_config "${majors%% *}")" cargo test "${crates[@]}" --test restore versions; }
 
 # shellcheck disable=SC2086
 record setup "" "$SCRIPTS/setup.sh" tools pg $majors nats pooler flights clients || { report; exit 1; }
@@ -69,7 +79,10 @@ for v in $majors; do
     fi
     if [ "$v" = "${majors%% *}" ]; then
         record "other languages" "$v" languages "$v"
+        record "old catalog" "$v" old_catalog "$v"
     fi
 done
+[ "${majors%% *}" = "$majors" ] || record "dump and restore" "" restores
+case " $majors " in *" 15 "*) record package 15 "$SCRIPTS/package-test.sh" ;; esac
 report
 [ -z "$bad" ]

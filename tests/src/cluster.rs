@@ -62,7 +62,16 @@ impl Cluster {
 
     /// A server of one's own: fast and forgetful, unless `settings` say otherwise.
     pub fn start(settings: &[(&str, &str)]) -> Cluster {
-        let bin = server_bin();
+        Cluster::start_from(server_bin(), settings)
+    }
+
+    /// The same of another version, from the cache.
+    pub fn start_version(major: u32) -> Cluster {
+        let home = env::var_os("PG_HOME").map_or_else(|| default_cache().join("pg"), PathBuf::from);
+        Cluster::start_from(home.join(format!("{major}/bin")), &[])
+    }
+
+    fn start_from(bin: PathBuf, settings: &[(&str, &str)]) -> Cluster {
         let template = template(&bin);
         let dir = own_dir();
         let data = dir.join("data");

@@ -229,7 +229,13 @@ async fn make_template(cluster: &Cluster) {
     let postgres = Session::connect(&cluster.url("postgres")).await;
     postgres.run("CREATE DATABASE with_postroom").await;
     let session = Session::connect(&cluster.url("with_postroom")).await;
-    session.run("CREATE EXTENSION postroom").await;
+    // Another release's catalog, if a run asks for it: the library serves that too.
+    let catalog = std::env::var("POSTROOM_CATALOG").ok();
+    let version = catalog.map(|version| format!(" VERSION '{version}'"));
+    let version = version.unwrap_or_default();
+    session
+        .run(&format!("CREATE EXTENSION postroom{version}"))
+        .await;
     let pid = session.pid();
     drop(session);
     // A database with a session cannot be copied.

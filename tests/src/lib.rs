@@ -16,6 +16,7 @@
 //! ```
 
 pub mod cluster;
+pub mod contents;
 pub mod database;
 pub mod demo;
 pub mod load;
@@ -23,6 +24,7 @@ pub mod pairs;
 pub mod pooler;
 pub mod session;
 pub mod sleeper;
+pub mod story;
 pub mod trace;
 pub mod worker;
 

@@ -1,10 +1,8 @@
-//! An upgraded extension is the same as a fresh one, and what a user has stored survives.
+//! The catalog of an upgraded extension, object by object.
 
-use std::time::Duration;
+use postroom_tests::Database;
 
-use postroom::worker::{Worker, handler_fn};
-use postroom_tests::trace::{finish, leave_trace, prepare, quick, store_inbox, wait_done};
-use postroom_tests::{Cluster, Database, Session};
+use crate::old_database;
 
 /// Every object of the extension with all that the install scripts say about it, a line each.
 const CATALOG: &str = "
@@ -53,22 +51,37 @@ SELECT format('dumped %s %s', c.relname, d.condition)
   FROM pg_extension e, unnest(e.extconfig, e.extcondition) AS d (oid, condition) JOIN pg_class c ON c.oid = d.oid
  WHERE e.extname = 'postroom'
 UNION ALL
+SELECT format('extension %s relocatable %s in %s', extversion, extrelocatable, extnamespace::regnamespace)
+  FROM pg_extension WHERE extname = 'postroom'
+UNION ALL
+SELECT format('privileges from the start of %s %s: %s %s', o.type, o.identity, i.privtype, i.initprivs)
+  FROM pg_init_privs i, pg_identify_object(i.classoid, i.objoid, i.objsubid) o
+ WHERE o.schema = 'postroom' OR o.type = 'schema' AND o.identity = 'postroom'
+UNION ALL
+SELECT format('of a column %s.%s: acl %s identity %s generated %s statistics %s compression %s options %s',
+              c.relname, a.attname, a.attacl, a.attidentity, a.attgenerated, NULLIF(a.attstattarget, -1), a.attcompression, a.attoptions)
+  FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+ WHERE c.relnamespace = 'postroom'::regnamespace AND c.relkind IN ('r', 'v')
+UNION ALL
+SELECT format('toast of %s options %s', c.relname, t.reloptions)
+  FROM pg_class c JOIN pg_class t ON t.oid = c.reltoastrelid WHERE c.relnamespace = 'postroom'::regnamespace
+UNION ALL
+SELECT format('state of index %s: valid %s, ready %s, identity %s, clustered %s',
+              x.indexrelid::regclass, x.indisvalid, x.indisready, x.indisreplident, x.indisclustered)
+  FROM pg_index x JOIN pg_class t ON t.oid = x.indrelid WHERE t.relnamespace = 'postroom'::regnamespace
+UNION ALL
+SELECT format('sequence %s belongs to %s.%s', d.objid::regclass, d.refobjid::regclass, d.refobjsubid)
+  FROM pg_depend d JOIN pg_class c ON c.oid = d.objid AND c.relkind = 'S'
+ WHERE c.relnamespace = 'postroom'::regnamespace AND d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass
+UNION ALL
+SELECT format('rule %s on %s: %s', r.rulename, c.relname, pg_get_ruledef(r.oid))
+  FROM pg_rewrite r JOIN pg_class c ON c.oid = r.ev_class WHERE c.relnamespace = 'postroom'::regnamespace
+UNION ALL
+SELECT 'type ' || format_type(t.oid, NULL) || ' ' || t.typtype::text
+  FROM pg_type t WHERE t.typnamespace = 'postroom'::regnamespace
+UNION ALL
 SELECT 'schema acl ' || COALESCE(nspacl::text, '') FROM pg_namespace WHERE nspname = 'postroom'
  ORDER BY 1";
-
-const OLD: &str = "0.1.0";
-
-/// A database whose catalog is of the old version, served by the new library.
-async fn old_database(name: &str) -> Database {
-    let cluster = Cluster::shared();
-    let postgres = Session::connect(&cluster.url("postgres")).await;
-    postgres.run(&format!("CREATE DATABASE {name}")).await;
-    let db = Database::existing(cluster, name).await;
-    db.admin()
-        .run(&format!("CREATE EXTENSION postroom VERSION '{OLD}'"))
-        .await;
-    db
-}
 
 #[tokio::test]
 async fn upgraded_catalog_is_the_fresh_one() {
@@ -93,25 +106,4 @@ async fn upgraded_catalog_is_the_fresh_one() {
         without(&upgraded, &fresh)
     );
     assert!(fresh.len() > 100, "{} lines", fresh.len());
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn worker_on_an_old_catalog_polls() {
-    let db = old_database("old_worker").await;
-    prepare(&db).await;
-    let config: tokio_postgres::Config = db.url().parse().expect("a connection string");
-    let running = Worker::new(config.clone(), "tests")
-        .options(quick())
-        .listen(config)
-        .handle(
-            "c",
-            handler_fn(|work, transaction| Box::pin(leave_trace(work, transaction))),
-        )
-        .start();
-    for round in 1..=3 {
-        store_inbox(&db, 1, 1).await;
-        wait_done(&db, round).await;
-        tokio::time::sleep(Duration::from_millis(800)).await;
-    }
-    finish(&db, running).await;
 }

@@ -1,37 +1,9 @@
-//! What pg_dump takes along is enough: the restored queue goes on, in order, and no number comes twice.
-
-use std::process::Stdio;
+//! The queue and the records, one by one.
 
 use postroom_tests::worker::{payloads, receive_sql, send_sql};
 use postroom_tests::{Database, Worker};
 
-/// Dumps a database and restores it into a new one that has nothing.
-async fn restored(db: &Database) -> Database {
-    let server = db.cluster();
-    let name = format!("{}_restored", db.name());
-    db.admin()
-        .run(&format!("CREATE DATABASE {name} TEMPLATE template0"))
-        .await;
-    let mut dump = server
-        .program("pg_dump")
-        .arg(db.name())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("pg_dump starts");
-    let output = server
-        .program("psql")
-        .args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", &name])
-        .stdin(dump.stdout.take().expect("a pipe"))
-        .output()
-        .expect("psql runs");
-    assert!(dump.wait().expect("it is ours").success());
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    Database::existing(server, &name).await
-}
+use crate::restored;
 
 #[tokio::test]
 async fn restored_queue_goes_on_in_order() {

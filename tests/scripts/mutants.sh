@@ -46,7 +46,7 @@ fi
 for name in ${only//,/ }; do [ -e "tests/mutants/$name.diff" ] || die "tests/mutants/$name.diff is not there"; done
 
 "$SCRIPTS/setup.sh" check || exit 1
-"$SCRIPTS/setup.sh" tools pg "$major" nats || exit 1
+"$SCRIPTS/setup.sh" tools pg "$major" nats pooler || exit 1
 begin_run
 tree=$TMPDIR/tree pg=$TMPDIR/pg built=$PG_HOME/$major
 export CARGO_TARGET_DIR=$TMPDIR/target PG_CONFIG=$pg/bin/pg_config GIT_CEILING_DIRECTORIES=$TMPDIR

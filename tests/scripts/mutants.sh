@@ -113,7 +113,11 @@ run_mutant() {
     note "$verdict"
 }
 
+# Only while it is copied must nobody build into it.
+lock_cache
 stage "copies of tree, build output and PostgreSQL $major" copy || exit 1
+[ ! -e /dev/fd/9 ] || flock -u 9
+unset POSTROOM_LOCKED
 stage "tests of all mutants, unmutated" run_unmutated || exit 1
 table=() bad= count=0 all=0
 for name in $names; do ! is_asked_for "$name" || all=$((all + 1)); done

@@ -2,6 +2,7 @@
 
 mod cost;
 mod drop;
+mod dump;
 mod forget;
 mod grant;
 mod health;

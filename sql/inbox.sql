@@ -24,7 +24,9 @@ CREATE TABLE postroom.inbox (
     failure_reason smallint,
     scheduled_for timestamptz,
     received_at timestamptz NOT NULL,
-    CONSTRAINT inbox_pkey PRIMARY KEY (consumer_id, message_id)
+    -- The id first: up to version 16 a list of ids behind another column is no condition of the index for a
+    -- statement that was planned while the table was empty.
+    CONSTRAINT inbox_pkey PRIMARY KEY (message_id, consumer_id)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000,
         autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 100000);
 SELECT pg_catalog.pg_extension_config_dump('postroom.inbox', '');

@@ -26,6 +26,7 @@ COMMENT ON FUNCTION postroom.mark_busy(uuid, text) IS 'Takes the mark away: the 
 -- outbox
 
 -- inbox
+ALTER TABLE postroom.inbox DROP CONSTRAINT inbox_pkey, ADD CONSTRAINT inbox_pkey PRIMARY KEY (message_id, consumer_id);
 
 -- retry
 DROP INDEX postroom.dead_letter_age_idx;

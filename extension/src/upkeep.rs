@@ -39,19 +39,18 @@ SELECT s.consumer_id, s.message_id, s.seen_at
  FETCH FIRST $3 ROWS WITH TIES";
 // $1: consumer, $2: id. An id is remembered while its message is queued or buried: a redelivery would be
 // a second copy. Whoever counts a redelivery just now keeps it too.
+const MAY_FORGET: &str = "
+SELECT 1
+  FROM postroom.inbox_seen s
+ WHERE s.consumer_id = $1 AND s.message_id = $2
+   AND NOT EXISTS (
+       SELECT 1 FROM postroom.inbox i WHERE i.consumer_id = $1 AND i.message_id = $2)
+   AND NOT EXISTS (
+       SELECT 1 FROM postroom.dead_letter d
+        WHERE d.queue = 'inbox' AND d.consumer_id = $1 AND d.message_id = $2)
+   FOR UPDATE OF s SKIP LOCKED";
 const FORGET_ID: &str = "
-DELETE FROM postroom.inbox_seen
- WHERE consumer_id = $1
-   AND message_id = ANY (ARRAY(
-       SELECT s.message_id
-         FROM postroom.inbox_seen s
-        WHERE s.consumer_id = $1 AND s.message_id = $2
-          AND NOT EXISTS (
-              SELECT 1 FROM postroom.inbox i WHERE i.consumer_id = $1 AND i.message_id = $2)
-          AND NOT EXISTS (
-              SELECT 1 FROM postroom.dead_letter d
-               WHERE d.queue = 'inbox' AND d.consumer_id = $1 AND d.message_id = $2)
-          FOR UPDATE OF s SKIP LOCKED))";
+DELETE FROM postroom.inbox_seen WHERE consumer_id = $1 AND message_id = $2";
 
 // $1: behind, $2: at most
 const INSTANCES: &str = "
@@ -148,7 +147,10 @@ fn forget_ids(batch: i64, now: Instant) -> Result<TaskRow> {
     })?;
     let mut removed = 0;
     for (consumer, id, _) in &old {
-        removed += plan::execute(FORGET_ID, &[arg(consumer.clone()), arg(*id)])?;
+        let args = [arg(consumer.clone()), arg(*id)];
+        if !plan::rows(MAY_FORGET, &args, |_| ())?.is_empty() {
+            removed += plan::execute(FORGET_ID, &args)?;
+        }
     }
     walk.reached_at = old.last().map(|(.., at)| *at).or(walk.reached_at);
     walk.stop(old.len(), removed, batch)

@@ -49,12 +49,13 @@ SELECT $1, $2, u.lane, u.stream_id, u.streamless, u.sequence_order
  ORDER BY u.lane, u.stream_id, u.streamless, u.sequence_order
     ON CONFLICT DO NOTHING";
 
-// $1: queue, $2: consumer, $3: lane, $4: stream, $5: streamless, $6: numbers. One stream at a time:
-// joined with arrays, it could be planned to read the whole table.
+// $1: queue, $2: consumer, $3: lane, $4: stream, $5: streamless, $6: numbers, $7 and $8: their range. One
+// stream at a time: joined with arrays, it could be planned to read the whole table. The range bounds what
+// is read of the stream, where the numbers are no condition of the index.
 const TAKE_BACK: &str = "
 DELETE FROM postroom.aside
  WHERE queue = $1 AND consumer_id = $2 AND lane = $3 AND stream_id = $4 AND streamless = $5
-   AND sequence_order = ANY ($6)";
+   AND sequence_order = ANY ($6) AND sequence_order >= $7 AND sequence_order <= $8";
 
 // $1: queue, $2: consumer
 const ANY: &str = "
@@ -170,8 +171,10 @@ pub fn take_back(queue: &Queue, key: Key, numbers: Vec<i64>) -> Result<()> {
     if numbers.is_empty() {
         return Ok(());
     }
+    let range = (numbers.iter().min().copied(), numbers.iter().max().copied());
     let mut args = args_of_one(queue, key);
     args.push(arg(numbers));
+    args.extend([arg(range.0), arg(range.1)]);
     plan::execute(TAKE_BACK, &args)?;
     Ok(())
 }

@@ -18,14 +18,14 @@ SELECT extversion::text FROM pg_catalog.pg_extension WHERE extname = 'postroom'"
 // to the next through the index, not over the messages.
 const CONSUMERS: &str = "
 WITH RECURSIVE known AS (
-    (SELECT i.consumer_id FROM postroom.inbox i ORDER BY i.consumer_id LIMIT 1)
+    (SELECT i.consumer_id FROM postroom.inbox i WHERE i.lane IS NOT NULL ORDER BY i.consumer_id LIMIT 1)
     UNION ALL
     SELECT n.consumer_id
       FROM known k
      CROSS JOIN LATERAL (
            SELECT i.consumer_id
              FROM postroom.inbox i
-            WHERE i.consumer_id > k.consumer_id
+            WHERE i.lane IS NOT NULL AND i.consumer_id > k.consumer_id
             ORDER BY i.consumer_id
             LIMIT 1) n
 )

@@ -2,6 +2,7 @@
 //! held snapshot keeps, or on what statistics said once. Counted in buffers and bytes, not in time.
 
 mod claim;
+mod inbox;
 mod store;
 mod waiting;
 mod wake;

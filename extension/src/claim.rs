@@ -15,7 +15,7 @@ use crate::config;
 use crate::datum::Instant;
 use crate::error::{Error, Result};
 use crate::instance;
-use crate::lane::{Lane, Roster};
+use crate::lane::{Lane, Roster, low};
 use crate::lock::{self, Kind};
 use crate::partition;
 use crate::plan::{self, arg};
@@ -138,13 +138,16 @@ impl Granted {
 pub fn claim(queue: &Queue, request: &Request) -> Result<Granted> {
     let (me, now) = (request.instance, Instant::now());
     let lease_expiry = now.plus_micros(request.lease);
-    if !lock::try_mutex(queue.mutex(me)) {
+    let mutex = queue.mutex(me);
+    if !lock::try_mutex(mutex) {
         return Ok(Granted::nothing(lease_expiry));
     }
     // Under the mutex: an evictor needs it too, so whoever is live here stays so to the end.
     let live_since = instance::require_live(me, request.renewing, now)?;
     let roster = Roster::load(queue, me, now)?;
-    let mut own = Own::read(queue, me, roster.lowest_claim())?;
+    low::confirm(mutex);
+    let lowest = roster.lowest_claim().max(low::lowest_claim(mutex));
+    let mut own = Own::read(queue, me, lowest)?;
     own.tidy(queue, now)?;
     roster.join(own.lowest())?;
     if let Some(lost) = request
@@ -157,14 +160,34 @@ pub fn claim(queue: &Queue, request: &Request) -> Result<Granted> {
     roster.clean_up(live_since)?;
     let lanes = roster.share(&own.lanes())?;
     promote(queue, me, now)?;
-    let mut hand = fill(queue, &own, &lanes, request.limits, now)?;
+    let hand = fill(queue, &own, &lanes, request.limits, now)?;
+    grant(me, &own, lanes, hand, lease_expiry)
+}
+
+/// Names in a claim what is in the hand.
+fn grant(
+    me: Uuid,
+    own: &Own,
+    mut lanes: Vec<Lane>,
+    mut hand: Hand,
+    lease_expiry: Instant,
+) -> Result<Granted> {
+    let queue = hand.queue;
+    let mutex = queue.mutex(me);
     let mut granted = Granted::nothing(lease_expiry);
     granted.come_back = hand.come_back;
-    if !hand.messages.is_empty() {
-        hand.messages.sort_by_key(|message| message.number);
-        granted.claim_id = insert(queue, me, lease_expiry, hand.solo, &hand.messages)?;
-        granted.bodies = hand.into_bodies()?;
+    if hand.messages.is_empty() {
+        if hand.has_put_aside() {
+            low::write(queue, mutex, &mut lanes, &hand.reached, hand.now)?;
+        }
+        return Ok(granted);
     }
+    hand.messages.sort_by_key(|message| message.number);
+    granted.claim_id = insert(queue, me, lease_expiry, hand.solo, &hand.messages)?;
+    low::advance(queue, &mut lanes, &hand.reached, hand.now)?;
+    let lowest = own.lowest().unwrap_or(granted.claim_id);
+    low::remember(mutex, lowest, &lanes);
+    granted.bodies = hand.into_bodies()?;
     Ok(granted)
 }
 

@@ -5,6 +5,7 @@
 //! in flight gets a successor: its owner claims nothing more from it and hands it over when it is empty.
 
 mod evict;
+pub mod low;
 mod share;
 mod stop;
 
@@ -17,17 +18,13 @@ use crate::error::Result;
 use crate::lock;
 use crate::plan::{self, arg};
 use crate::queue::Queue;
+use low::Low;
 use pgrx::datum::Uuid;
 
-// $1: queue, $2: consumer. Two statements and a merge: a join would look up each lane by itself.
+// $1: queue, $2: consumer
 const LANES_OF: &str = "
 SELECT lane, owner, successor
   FROM postroom.lane
- WHERE queue = $1 AND consumer_id = $2
- ORDER BY lane";
-const LOWS_OF: &str = "
-SELECT lane, low, moved_at
-  FROM postroom.lane_low
  WHERE queue = $1 AND consumer_id = $2
  ORDER BY lane";
 
@@ -56,20 +53,12 @@ VALUES ($1, $2, $3, $4, $5)
     ON CONFLICT (queue, consumer_id, instance_id)
     DO UPDATE SET seen_at = EXCLUDED.seen_at, lowest_claim = EXCLUDED.lowest_claim";
 const LAST_CLAIM: &str = "SELECT last_value FROM postroom.claim_id";
-// $1: queue, $2: consumer, $3: lanes, $4: lows, $5: now
-const MOVE_LOW: &str = "
-UPDATE postroom.lane_low w
-   SET low = u.low, moved_at = $5
-  FROM unnest($3::smallint[], $4::bigint[]) AS u (lane, low)
- WHERE w.queue = $1 AND w.consumer_id = $2 AND w.lane = u.lane AND w.low < u.low";
-
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Lane {
     pub lane: i16,
     pub owner: Option<Uuid>,
     pub successor: Option<Uuid>,
-    pub low: i64,
-    pub moved_at: Instant,
+    pub low: Low,
 }
 
 /// An instance whose claim call for this queue was seen at some time.
@@ -161,24 +150,14 @@ fn names(queue: &Queue) -> [plan::Arg; 2] {
     [arg(queue.name), arg(queue.consumer.clone())]
 }
 
+/// The lanes and their owners; where those of the caller begin is filled in afterwards.
 fn read(queue: &Queue) -> Result<Vec<Lane>> {
-    let mut lanes = plan::rows(LANES_OF, &names(queue), |row| Lane {
+    plan::rows(LANES_OF, &names(queue), |row| Lane {
         lane: row.must(1),
         owner: row.get(2),
         successor: row.get(3),
-        low: 0,
-        moved_at: Instant(0),
-    })?;
-    // After the owners: a lane handed over meanwhile comes with the low-water its last owner left.
-    let lows = plan::rows(LOWS_OF, &names(queue), |row| {
-        (row.must::<i16>(1), row.must(2), row.instant(3))
-    })?;
-    for lane in &mut lanes {
-        if let Some((_, low, moved_at)) = lows.iter().find(|(number, ..)| *number == lane.lane) {
-            (lane.low, lane.moved_at) = (*low, *moved_at);
-        }
-    }
-    Ok(lanes)
+        low: Low::NONE,
+    })
 }
 
 /// Makes the lanes of a queue at its first claim; false if somebody else is doing that just now.
@@ -191,25 +170,4 @@ fn create(queue: &Queue) -> Result<bool> {
         plan::execute(statement, &[name, consumer, arg(i32::from(LANES))])?;
     }
     Ok(true)
-}
-
-/// Moves low-waters, at most once a second each or after a thousand numbers: rows updated often are slow
-/// to read under a held snapshot.
-pub fn move_lows(queue: &Queue, lows: &[(&Lane, i64)], now: Instant) -> Result<()> {
-    let is_worth_it = |lane: &Lane, low: i64| {
-        let is_rested = lane.moved_at.plus_micros(1_000_000) <= now;
-        low - lane.low >= 1000 || (low > lane.low && is_rested)
-    };
-    let moved: Vec<_> = lows
-        .iter()
-        .filter(|(lane, low)| is_worth_it(lane, *low))
-        .collect();
-    if moved.is_empty() {
-        return Ok(());
-    }
-    let [name, consumer] = names(queue);
-    let lanes: Vec<i16> = moved.iter().map(|(lane, _)| lane.lane).collect();
-    let lows: Vec<i64> = moved.iter().map(|(_, low)| *low).collect();
-    plan::execute(MOVE_LOW, &[name, consumer, arg(lanes), arg(lows), arg(now)])?;
-    Ok(())
 }

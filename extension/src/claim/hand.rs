@@ -8,6 +8,7 @@ use crate::config::ANSWER_BYTES;
 use crate::datum::Instant;
 use crate::error::Result;
 use crate::lane::Lane;
+use crate::lane::low::{How, Reached};
 use crate::queue::{Body, Key, Message, Queue};
 use crate::retry::{due, hold};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -39,6 +40,8 @@ pub struct Hand<'a> {
     bare: Vec<Message>,
     bytes: i64,
     pub(super) is_full: bool,
+    /// How far lanes were read.
+    pub reached: Vec<Reached>,
     /// Something was left that could be taken at once.
     pub come_back: bool,
     pub solo: bool,
@@ -59,6 +62,7 @@ impl<'a> Hand<'a> {
             bare: Vec::new(),
             bytes: 0,
             is_full: false,
+            reached: Vec::new(),
             come_back: false,
             solo: false,
         })
@@ -89,10 +93,14 @@ impl<'a> Hand<'a> {
         Ok(self.bodies)
     }
 
+    pub fn has_put_aside(&self) -> bool {
+        self.reached.iter().any(|r| r.how == How::PutAside)
+    }
+
     /// The oldest due suspect, if none is out: its head alone, so that what kills a worker is buried
     /// without its neighbours.
     pub fn take_suspect(&mut self, lanes: &[Lane]) -> Result<()> {
-        if !self.anyone_waits {
+        if !self.anyone_waits || !due::any_suspect(self.queue)? {
             return Ok(());
         }
         let page = self.busy.len() + 1;

@@ -3,11 +3,12 @@
 use super::hand::{Hand, numbers_of};
 use crate::config;
 use crate::error::Result;
-use crate::lane::{self, Lane};
+use crate::lane::Lane;
+use crate::lane::low::{How, Reached};
 use crate::plan::{self, arg};
 use crate::queue::{Body, Key, Message};
 use crate::retry::hold::{self, Hold};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 // $1: claims
 const LOCK_CLAIMS: &str = "
@@ -26,35 +27,45 @@ impl Hand<'_> {
         let args = [
             arg(self.queue.consumer.clone()),
             arg(numbers_of(lanes)),
-            plan::column(lanes, |lane| lane.low),
+            plan::column(lanes, |lane| lane.low.low),
         ];
         let heads = plan::rows(self.queue.statements().heads, &args, |row| {
-            row.must::<i16>(1)
+            (row.must::<i16>(1), row.must::<i64>(2))
         })?;
+        let mut first: BTreeMap<i16, i64> = heads.iter().copied().collect();
         let mut scanned = 0;
         let mut aside = Vec::new();
-        let mut lows: Vec<(&Lane, i64)> = Vec::new();
-        for head in heads {
+        for (head, _) in heads {
             if self.is_full || self.messages.len() >= self.limits.messages || scanned >= SCAN_LIMIT
             {
                 self.come_back = true;
                 break;
             }
             if let Some(lane) = lanes.iter().find(|lane| lane.lane == head) {
+                first.remove(&head);
+                let before = aside.len();
                 let low = self.scan(lane, settled, &mut scanned, &mut aside)?;
-                lows.push((lane, low.min(settled + 1)));
+                let how = if aside.len() > before {
+                    How::PutAside
+                } else {
+                    How::Read
+                };
+                self.reach(lane.lane, low.min(settled + 1), how);
             }
         }
-        let is_idle = aside.is_empty() && self.messages.is_empty();
+        for (lane, number) in first {
+            self.reach(lane, number.min(settled + 1), How::Seen);
+        }
         for (key, number) in self.put_aside(aside)? {
-            for (lane, low) in lows.iter_mut().filter(|(lane, _)| lane.lane == key.lane) {
-                *low = number.min(*low).max(lane.low);
+            for reached in self.reached.iter_mut().filter(|r| r.lane == key.lane) {
+                reached.low = number.min(reached.low);
             }
-        }
-        if !is_idle {
-            lane::move_lows(self.queue, &lows, self.now)?;
         }
         Ok(())
+    }
+
+    fn reach(&mut self, lane: i16, low: i64, how: How) {
+        self.reached.push(Reached { lane, low, how });
     }
 
     /// Reads a lane from its low-water until the hand is full; returns the first number not handled.
@@ -67,7 +78,7 @@ impl Hand<'_> {
     ) -> Result<i64> {
         // What is taken, and a little of what is passed over; longer where much is passed over.
         let mut page = (self.limits.messages - self.messages.len() + 16).min(SCAN_LIMIT);
-        let mut low = lane.low;
+        let mut low = lane.low.low;
         loop {
             let found = self.read_lane(lane.lane, low, page)?;
             let is_last = found.len() < page;

@@ -1,6 +1,6 @@
 //! A member's share of the lanes: taking what is free, handing over what is too much.
 
-use super::{Lane, Roster, create, names, read};
+use super::{Lane, Roster, create, low, names, read};
 use crate::config::LANES;
 use crate::error::Result;
 use crate::plan::{self, arg};
@@ -63,6 +63,7 @@ impl Roster<'_> {
             wake::ring_members(self.queue, self.me)?;
         }
         lanes.retain(|lane| lane.owner == Some(self.me) && lane.successor.is_none());
+        low::fill(self.queue, self.queue.mutex(self.me), &mut lanes)?;
         Ok(lanes)
     }
 

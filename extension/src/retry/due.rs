@@ -31,6 +31,14 @@ SELECT h.lane, h.stream_id, h.streamless
  ORDER BY h.due, h.lane, h.stream_id
  LIMIT $5";
 
+// $1: queue, $2: consumer. In an order that only the index of suspects has.
+const ANY_SUSPECT: &str = "
+SELECT 1
+  FROM postroom.hold
+ WHERE queue = $1 AND consumer_id = $2 AND suspect
+ ORDER BY lane, due
+ LIMIT 1";
+
 // $1: queue, $2: consumer, $3: lanes, $4: streams, $5: streamless, $6: now
 const LOCK: &str = "
 SELECT h.lane, h.stream_id, h.streamless
@@ -55,6 +63,12 @@ UPDATE postroom.hold
    SET suspect = suspect AND NOT $7, due = COALESCE($6, due),
        reason = CASE WHEN $7 THEN 'busy' ELSE reason END
  WHERE queue = $1 AND consumer_id = $2 AND lane = $3 AND stream_id = $4 AND streamless = $5";
+
+/// Whether there is any suspect; mostly there is none, and then no lane need be asked.
+pub fn any_suspect(queue: &Queue) -> Result<bool> {
+    let args = [arg(queue.name), arg(queue.consumer.clone())];
+    Ok(!plan::rows(ANY_SUSPECT, &args, |_| ())?.is_empty())
+}
 
 /// Streams whose time has come, the longest due first.
 pub fn due(

@@ -91,3 +91,5 @@ COMMENT ON FUNCTION postroom.grant_usage(text, text) IS 'Grants a role what its 
 COMMENT ON FUNCTION postroom._guard_drop() IS 'Refuses to drop the extension with undelivered messages, unless postroom.allow_drop is on.';
 COMMENT ON EVENT TRIGGER postroom IS 'Refuses to drop the extension with undelivered messages, unless postroom.allow_drop is on.';
 COMMENT ON FUNCTION postroom.verify() IS 'What is not sound; empty when all is. Reads whole tables.';
+COMMENT ON FUNCTION postroom._announcements() IS 'Transactions that announce a number, for append_fence.';
+COMMENT ON VIEW postroom.append_fence IS 'Transactions that have stored and are open or prepared: who holds readers and claims back, since when, from which number.';

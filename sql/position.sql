@@ -23,3 +23,47 @@ CREATE FUNCTION postroom.read_events(
         created_at timestamptz
     )
     VOLATILE SECURITY DEFINER LANGUAGE c AS 'MODULE_PATHNAME', 'read_events_wrapper';
+
+-- Who announces, for append_fence: one row per transaction that has stored and is open, or prepared. With
+-- the rights of the owner, for since when a session of somebody else has been in its transaction is not for
+-- everyone to see. The class of the lock tells its kind, its two halves are the number.
+CREATE FUNCTION postroom._announcements()
+    RETURNS TABLE (
+        holds_readers boolean,
+        announced bigint,
+        pid integer,
+        gid text,
+        since timestamptz,
+        user_name name,
+        application_name text,
+        state text
+    )
+    VOLATILE LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+BEGIN ATOMIC
+SELECT bool_or(l.objsubid = 20483), min(l.classid::bigint << 32 | l.objid::bigint), l.pid, p.gid,
+       COALESCE(p.prepared, a.xact_start), COALESCE(p.owner, a.usename), a.application_name,
+       CASE WHEN p.gid IS NULL THEN a.state ELSE 'prepared' END
+  FROM pg_locks l
+  LEFT JOIN pg_prepared_xacts p ON l.pid IS NULL AND l.virtualtransaction = '-1/' || p.transaction::text
+  LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+ WHERE l.locktype = 'advisory' AND l.objsubid IN (20482, 20483) AND l.granted
+   AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+ GROUP BY l.pid, l.virtualtransaction, p.gid, p.prepared, p.owner, a.xact_start, a.usename, a.application_name, a.state;
+END;
+
+-- Who holds readers of events, or claims, back: the oldest first. Claims find late messages in any case,
+-- but begin to read their lanes no later than this.
+CREATE VIEW postroom.append_fence AS
+SELECT a.announced,
+       CASE WHEN s.is_called THEN s.last_value ELSE s.last_value OPERATOR(pg_catalog.-) 1 END
+           OPERATOR(pg_catalog.-) a.announced AS drawn_since,
+       a.holds_readers,
+       a.pid,
+       a.gid,
+       a.since,
+       a.user_name,
+       a.application_name,
+       a.state
+  FROM postroom._announcements() a
+ CROSS JOIN postroom.sequence_order s
+ ORDER BY a.announced, a.since;

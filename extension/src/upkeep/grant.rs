@@ -24,17 +24,19 @@ GRANT EXECUTE ON FUNCTION postroom.register_instance, postroom.heartbeat_instanc
       postroom.set_checkpoint, postroom.run_upkeep TO role";
 const READER: &CStr = c"
 GRANT EXECUTE ON FUNCTION postroom.read_stream, postroom.stream_version, postroom.read_events,
-      postroom.stable_position, postroom.health, postroom._mutex_holders TO role;
+      postroom.stable_position, postroom.health, postroom._mutex_holders,
+      postroom._announcements TO role;
 GRANT SELECT ON postroom.backlog, postroom.outbox_status, postroom.inbox_status, postroom.stream_status,
       postroom.instance_status, postroom.lane_status, postroom.claim_status, postroom.dead_letter_summary,
-      postroom.message_status TO role";
+      postroom.message_status, postroom.append_fence TO role";
 const OPERATOR: &CStr = c"
 GRANT EXECUTE ON FUNCTION postroom.read_dead_letters, postroom.replay_dead_letters,
       postroom.purge_dead_letters, postroom.bury, postroom.hold_stream, postroom.resume_stream,
-      postroom.run_upkeep, postroom.health, postroom.verify, postroom.read_claims, postroom._mutex_holders TO role;
+      postroom.run_upkeep, postroom.health, postroom.verify, postroom.read_claims, postroom._mutex_holders,
+      postroom._announcements TO role;
 GRANT SELECT ON postroom.backlog, postroom.outbox_status, postroom.inbox_status, postroom.stream_status,
       postroom.instance_status, postroom.lane_status, postroom.claim_status, postroom.dead_letter_summary,
-      postroom.message_status, postroom.replay_log TO role";
+      postroom.message_status, postroom.append_fence, postroom.replay_log TO role";
 
 #[pg_extern(sql = false)]
 fn grant_usage(

@@ -5,30 +5,6 @@ use postroom_tests::Worker;
 use crate::{assert_flat, cost, database, fill, plan_on_empty};
 
 #[tokio::test]
-async fn append_is_flat_in_the_length_of_its_stream_under_a_held_snapshot() {
-    let db = database().await;
-    let session = db.session().await;
-    let append = r#"SELECT * FROM postroom.append_events(postroom.stream_id_of('hot'), '[{"event_type": "e", "payload": 1}]')"#;
-    for _ in 0..8 {
-        session.run(append).await;
-    }
-    let small = cost(&session, append).await;
-    let holder = db.session().await;
-    holder
-        .run("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM postroom.event")
-        .await;
-    session.run(&format!("DO $$ BEGIN FOR i IN 1..3000 LOOP PERFORM * FROM ({append}) AS a; COMMIT; END LOOP; END $$")).await;
-    let large = cost(&session, append).await;
-    println!("{small:?} {large:?}");
-    assert!(
-        large.buffers < 2 * small.buffers + 20,
-        "{small:?} then {large:?}"
-    );
-    holder.run("COMMIT").await;
-    db.assert_sound().await;
-}
-
-#[tokio::test]
 async fn store_is_flat_in_the_backlog() {
     let db = database().await;
     let worker = Worker::register(&db).await;

@@ -1,6 +1,8 @@
 //! A reader of the global order never skips a number that appears later.
 
 mod announcement;
+mod fence;
+mod gap;
 mod order;
 mod pause;
 mod reader;

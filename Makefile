@@ -16,8 +16,8 @@ demo: ## a running story on a throw-away server; BROKER=nats|none FLIGHTS=20000|
 test: ## everything, on PostgreSQL 15 to 18; PG=17 for one of them
 	@$(S)/test.sh $(PG)
 
-pairs: ## what wake-ups cost those who store, on and off in turns; PAIRS=15 CLIENTS=32 SYNC=on|off
-	@$(S)/pairs.sh
+pairs: ## what wake-ups and readers cost those who store, in turns; ONLY=readers PAIRS=15 CLIENTS=32 SYNC=on|off
+	@$(S)/pairs.sh $(ONLY)
 
 regress: ## golden tests and interleavings only; PG=17
 	@$(S)/regress.sh $(or $(PG),17)

@@ -158,7 +158,10 @@ SELECT bool_or(l.objsubid = 20483), min(l.classid::bigint << 32 | l.objid::bigin
        COALESCE(p.prepared, a.xact_start), COALESCE(p.owner, a.usename), a.application_name,
        CASE WHEN p.gid IS NULL THEN a.state ELSE 'prepared' END
   FROM pg_locks l
-  LEFT JOIN pg_prepared_xacts p ON l.pid IS NULL AND l.virtualtransaction = '-1/' || p.transaction::text
+  -- A prepared transaction has no process; it is known by the lock on its own id.
+  LEFT JOIN pg_locks x ON l.pid IS NULL AND x.pid IS NULL AND x.locktype = 'transactionid' AND x.granted
+        AND x.virtualtransaction = l.virtualtransaction AND x.mode = 'ExclusiveLock'
+  LEFT JOIN pg_prepared_xacts p ON p.transaction = x.transactionid
   LEFT JOIN pg_stat_activity a ON a.pid = l.pid
  WHERE l.locktype = 'advisory' AND l.objsubid IN (20482, 20483) AND l.granted
    AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())

@@ -1,6 +1,7 @@
 #!/bin/bash
-# usage: [PAIRS=15] [SECONDS_EACH=5] [CLIENTS=32] [SYNC=on|off] pairs.sh [working|sleeping]...
-# What wake-ups cost those who store, on and off in turns, on an optimised build; fails below 0.95.
+# usage: [PAIRS=15] [SECONDS_EACH=5] [CLIENTS=32] [SYNC=on|off] pairs.sh [working|sleeping|readers]...
+# What wake-ups cost those who store, and readers of the order those who append, with and without in turns,
+# on an optimised build; fails below 0.95.
 set -euo pipefail
 . "$(dirname "$0")/env.sh"
 . "$(dirname "$0")/lib.sh"

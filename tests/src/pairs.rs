@@ -1,7 +1,8 @@
 //! Does a part of the work cost producers anything? Two ways of storing, in turns, with the server's own
 //! pgbench; of each pair the ratio, of the ratios the median.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use crate::cluster::Cluster;
@@ -19,6 +20,15 @@ pub struct Plan {
 pub struct Way {
     pub script: String,
     pub settings: String,
+    pub beside: Option<Beside>,
+}
+
+/// What others do meanwhile: so many clients, so often a second in all.
+#[derive(Clone, Debug)]
+pub struct Beside {
+    pub clients: u32,
+    pub rate: u32,
+    pub script: String,
 }
 
 /// Transactions a second: with, without.
@@ -59,33 +69,56 @@ pub fn median_ratio(pairs: &[Pair]) -> f64 {
 }
 
 fn pgbench(cluster: &Cluster, database: &str, plan: Plan, way: &Way, name: &str) -> f64 {
-    let file: PathBuf =
-        std::env::temp_dir().join(format!("pairs-{}-{name}.sql", std::process::id()));
-    std::fs::write(&file, &way.script).expect("a file for the script");
-    let output = cluster
-        .program("pgbench")
-        .args(["-n", "-M", "prepared", "-j", "2"])
-        .args([
-            "-c",
-            &plan.clients.to_string(),
-            "-T",
-            &plan.seconds.to_string(),
-        ])
-        .arg("-f")
-        .arg(&file)
-        .arg(database)
+    let beside = way.beside.as_ref().map(|beside| {
+        let file = script(&beside.script, "beside");
+        let mut command = command(cluster, database, beside.clients, plan.seconds, &file);
+        command.args(["-R", &beside.rate.to_string()]);
+        let child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        (child.expect("pgbench runs"), file)
+    });
+    let file = script(&way.script, name);
+    let output = command(cluster, database, plan.clients, plan.seconds, &file)
+        .args(["-j", "2"])
         .env("PGOPTIONS", &way.settings)
         .output()
         .expect("pgbench runs");
     let _ = std::fs::remove_file(&file);
+    if let (Some((child, file)), Some(wanted)) = (beside, &way.beside) {
+        let rate = tps(&child.wait_with_output().expect("pgbench ends"));
+        let _ = std::fs::remove_file(&file);
+        let is_kept = rate > 0.8 * f64::from(wanted.rate);
+        assert!(is_kept, "only {rate} a second beside it");
+    }
+    tps(&output)
+}
+
+fn script(text: &str, name: &str) -> PathBuf {
+    let file = format!("pairs-{}-{name}.sql", std::process::id());
+    let file = std::env::temp_dir().join(file);
+    std::fs::write(&file, text).expect("a file for the script");
+    file
+}
+
+fn command(cluster: &Cluster, database: &str, clients: u32, seconds: u32, file: &Path) -> Command {
+    let mut command = cluster.program("pgbench");
+    command
+        .args(["-n", "-M", "prepared", "-c", &clients.to_string()])
+        .args(["-T", &seconds.to_string(), "-f"])
+        .arg(file)
+        .arg(database);
+    command
+}
+
+fn tps(output: &Output) -> f64 {
     let said = String::from_utf8_lossy(&output.stdout);
     let tps = said.lines().find_map(|line| line.strip_prefix("tps = "));
     tps.and_then(|text| text.split(' ').next()?.parse().ok())
         .unwrap_or_else(|| {
-            panic!(
-                "pgbench said: {said}{}",
-                String::from_utf8_lossy(&output.stderr)
-            )
+            let complained = String::from_utf8_lossy(&output.stderr);
+            panic!("pgbench said: {said}{complained}")
         })
 }
 

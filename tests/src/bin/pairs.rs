@@ -1,8 +1,10 @@
-//! usage: pairs [working | sleeping]...
+//! usage: pairs [working | sleeping | readers]...
 //!
 //! What wake-ups cost those who store: 32 clients, 15 pairs of 5 s, with `postroom.wake` on and off.
 //! `working`: one worker that listens takes what they store. `sleeping`: one that is marked idle all the
 //! time, has been rung for and never comes, so that each store looks for it.
+//! `readers`: what those who append events lose while four sessions ask for the stable position a hundred
+//! times a second each.
 //! PAIRS, SECONDS_EACH and CLIENTS set other sizes; SYNC=off leaves out the wait for the disk.
 
 use std::env;
@@ -11,7 +13,7 @@ use std::process::ExitCode;
 use postroom::transport::in_process::InProcess;
 use postroom::worker::{Running, Worker};
 use postroom_tests::cluster::DURABLE;
-use postroom_tests::pairs::{Plan, Way, duration, measure, median_ratio};
+use postroom_tests::pairs::{Beside, Plan, Way, duration, measure, median_ratio};
 use postroom_tests::{Cluster, Database, Sleeper};
 use tokio_postgres::Config;
 
@@ -21,8 +23,15 @@ const SCRIPT: &str = "\\set s random(1, 10000)
 SELECT postroom.send('note', jsonb_build_object('text', repeat('x', 200)), postroom.stream_id_of('s' || :s), 'desk');
 ";
 
+const APPEND: &str = "\\set s random(1, 10000)
+SELECT position FROM postroom.append_events(postroom.stream_id_of('s' || :s),
+    jsonb_build_array(jsonb_build_object('event_type', 'noted', 'payload', repeat('x', 200))));
+";
+const ASK: &str = "SELECT postroom.stable_position();\n";
+
 /// Whoever is there to be rung for.
 enum Listener {
+    Nobody,
     Working(Running),
     Sleeping(Sleeper),
 }
@@ -36,7 +45,7 @@ async fn main() -> ExitCode {
     };
     let mut names: Vec<String> = env::args().skip(1).collect();
     if names.is_empty() {
-        names = vec!["working".into(), "sleeping".into()];
+        names = ["working", "sleeping", "readers"].map(String::from).into();
     }
     let mut is_enough = true;
     for name in names {
@@ -77,15 +86,16 @@ async fn one(name: &str, plan: Plan) -> bool {
     );
     let listener = listener(name, &db).await;
     let database = db.name().to_string();
+    let (with, without) = ways(name);
     let pairs = tokio::task::spawn_blocking(move || {
         measure(
             cluster,
             &database,
             plan,
-            (&way("on"), &way("off")),
+            (&with, &without),
             |number, (with, without)| {
                 println!(
-                    "{number:>3}  on {with:>8.0}/s  off {without:>8.0}/s  ratio {:.3}",
+                    "{number:>3}  with {with:>8.0}/s  without {without:>8.0}/s  ratio {:.3}",
                     with / without
                 );
             },
@@ -98,14 +108,38 @@ async fn one(name: &str, plan: Plan) -> bool {
     ratio >= ENOUGH
 }
 
-fn way(wake: &str) -> Way {
+fn ways(name: &str) -> (Way, Way) {
+    if name != "readers" {
+        return (storing("on"), storing("off"));
+    }
+    let readers = Beside {
+        clients: 4,
+        rate: 400,
+        script: ASK.into(),
+    };
+    (appending(Some(readers)), appending(None))
+}
+
+fn storing(wake: &str) -> Way {
     Way {
         script: SCRIPT.into(),
         settings: format!("-c postroom.wake={wake}"),
+        beside: None,
+    }
+}
+
+fn appending(beside: Option<Beside>) -> Way {
+    Way {
+        script: APPEND.into(),
+        settings: String::new(),
+        beside,
     }
 }
 
 async fn listener(name: &str, db: &Database) -> Listener {
+    if name == "readers" {
+        return Listener::Nobody;
+    }
     if name == "sleeping" {
         let sleeper = Sleeper::register(db).await;
         sleeper.sleep().await;
@@ -120,6 +154,7 @@ async fn listener(name: &str, db: &Database) -> Listener {
 
 async fn stop(listener: Listener) {
     match listener {
+        Listener::Nobody => {}
         Listener::Sleeping(sleeper) => sleeper.wake_up().await,
         Listener::Working(running) => {
             running.shutdown(std::time::Duration::from_secs(10)).await;

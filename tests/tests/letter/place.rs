@@ -192,3 +192,35 @@ async fn replayed_event_is_published_again_and_stored_once() {
     assert_eq!(count(session, "event").await, 1);
     db.assert_sound().await;
 }
+
+#[tokio::test]
+async fn letter_comes_back_below_a_low_water_that_only_a_session_knows() {
+    let db = Database::create().await;
+    let worker = settled_worker(&db).await;
+    let session = &worker.session;
+    let neighbour = session
+        .value(
+            "SELECT 't' || n FROM generate_series(1, 2000) AS n
+              WHERE postroom.lane_of(postroom.partition_of(postroom.stream_id_of('t' || n)))
+                  = postroom.lane_of(postroom.partition_of(postroom.stream_id_of('s'))) LIMIT 1",
+        )
+        .await;
+    session.run(&send_sql(&neighbour, &["t"])).await;
+    worker.work_off(1).await;
+    let id = bury_first(&db, "s", &["1"]).await;
+    session.run(&hold_sql("s")).await;
+    // The session goes on in this lane; the table does not yet tell how far it is.
+    for _ in 0..3 {
+        session.run(&send_sql(&neighbour, &["t"])).await;
+        worker.work_off(1).await;
+    }
+    let passed = format!(
+        "SELECT count(*) FROM postroom.dead_letter d JOIN postroom.lane_low l USING (lane)
+          WHERE d.message_id = '{id}' AND l.low > d.sequence_order"
+    );
+    assert_eq!(db.admin().number(&passed).await, 0);
+    assert_eq!(session.rows(&replay_sql(&id)).await, ["replayed|old"]);
+    session.run(&resume_sql("s")).await;
+    assert_eq!(payloads(&worker.claim_some().await), ["1"]);
+    db.assert_sound().await;
+}

@@ -47,15 +47,44 @@ SELECT 1 FROM postroom.outbox WHERE $1 = '' AND message_id = $2";
 const QUEUED_INBOX: &str = "
 SELECT 1 FROM postroom.inbox WHERE consumer_id = $1 AND message_id = $2";
 
-// $1: queue, $2: consumer, $3: lane, $4: number
-const PASSED: &str = "
-SELECT 1 FROM postroom.lane_low WHERE queue = $1 AND consumer_id = $2 AND lane = $3 AND low > $4";
+// $1: queue, $2: consumer, $3: lane
+const LOW: &str = "
+SELECT low FROM postroom.lane_low WHERE queue = $1 AND consumer_id = $2 AND lane = $3";
 // $1: queue, $2: consumer, $3: lane, $4: stream, $5: streamless, $6: number
 const FOLLOWED: &str = "
 SELECT 1
   FROM postroom.aside
  WHERE queue = $1 AND consumer_id = $2 AND lane = $3 AND stream_id = $4 AND streamless = $5
    AND sequence_order > $6
+ LIMIT 1";
+
+// The same, $7: where the lane begins. Neither aside nor claimed: claims have not come to it yet.
+const LED_OUTBOX: &str = "
+SELECT 1
+  FROM postroom.outbox m
+ WHERE m.lane = $3 AND m.sequence_order >= $7 AND m.sequence_order < $6 AND m.stream_id = $4
+   AND NOT EXISTS (
+       SELECT 1 FROM postroom.aside a
+        WHERE a.queue = $1 AND a.consumer_id = $2 AND a.lane = $3 AND a.stream_id = $4
+          AND a.streamless = $5 AND a.sequence_order = m.sequence_order)
+   AND NOT EXISTS (
+       SELECT 1 FROM postroom.claim c
+        WHERE c.queue = $1 AND c.consumer_id = $2 AND m.sequence_order = ANY (c.numbers))
+ ORDER BY m.sequence_order
+ LIMIT 1";
+const LED_INBOX: &str = "
+SELECT 1
+  FROM postroom.inbox m
+ WHERE m.consumer_id = $2 AND m.lane = $3 AND m.sequence_order >= $7 AND m.sequence_order < $6
+   AND m.stream_id = $4
+   AND NOT EXISTS (
+       SELECT 1 FROM postroom.aside a
+        WHERE a.queue = $1 AND a.consumer_id = $2 AND a.lane = $3 AND a.stream_id = $4
+          AND a.streamless = $5 AND a.sequence_order = m.sequence_order)
+   AND NOT EXISTS (
+       SELECT 1 FROM postroom.claim c
+        WHERE c.queue = $1 AND c.consumer_id = $2 AND m.sequence_order = ANY (c.numbers))
+ ORDER BY m.sequence_order
  LIMIT 1";
 
 /// (queue, consumer_id, message_id, outcome, place)
@@ -211,19 +240,27 @@ fn replay(letter: &Letter, is_stopped: bool, cause: &Cause) -> Result<Option<&'s
     Ok(place(waits))
 }
 
-/// Whether claims have yet to come to this number of the lane: there the message keeps its order among
-/// those of its stream that are not aside either. Aside it would overtake them.
+/// Whether a message of the stream before this number stands in the lane, where claims have yet to come
+/// to it: aside, this one would overtake it. Otherwise aside is right whether claims have passed the
+/// number or not, and only their session may know.
 fn is_ahead(queue: &Queue, key: Key, number: i64) -> Result<bool> {
-    let args = [
-        arg(queue.name),
-        arg(queue.consumer.clone()),
-        arg(key.lane),
-        arg(number),
-    ];
-    let is_passed = !plan::rows(PASSED, &args, |_| ())?.is_empty();
-    let mut args = args_of_one(queue, key);
-    args.push(arg(number));
-    Ok(!is_passed && plan::rows(FOLLOWED, &args, |_| ())?.is_empty())
+    let of_stream = || {
+        let mut args = args_of_one(queue, key);
+        args.push(arg(number));
+        args
+    };
+    if key.streamless || !plan::rows(FOLLOWED, &of_stream(), |_| ())?.is_empty() {
+        return Ok(false);
+    }
+    let lane = [arg(queue.name), arg(queue.consumer.clone()), arg(key.lane)];
+    let low = plan::rows(LOW, &lane, |row| row.must::<i64>(1))?;
+    let mut args = of_stream();
+    args.push(arg(low.first().copied().unwrap_or(0)));
+    let led = match queue.name {
+        "outbox" => LED_OUTBOX,
+        _ => LED_INBOX,
+    };
+    Ok(!plan::rows(led, &args, |_| ())?.is_empty())
 }
 
 fn fresh_number() -> Result<i64> {

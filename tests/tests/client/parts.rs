@@ -1,8 +1,11 @@
 //! One bad message of a batch keeps neither reports nor other messages back.
 
-use postroom::{BatchParts, Completion, InboxMessage, OutboxMessage, Postroom, WorkBatch};
+use postroom::{
+    BatchParts, Completion, InboxMessage, OutboxMessage, Postroom, ReportOutcome, WorkBatch,
+};
 use postroom_tests::database::Database;
 use serde_json::json;
+use tokio_postgres::Client;
 use uuid::Uuid;
 
 use crate::{registered, stream};
@@ -14,12 +17,10 @@ fn message(stream_id: Uuid, n: usize) -> OutboxMessage {
         .destination("d")
 }
 
-fn stored(parts: &BatchParts) -> Vec<Uuid> {
-    parts
-        .answer
-        .stored
-        .iter()
-        .map(|one| one.message_id)
+fn stored(parts: &BatchParts) -> Vec<(Uuid, &str)> {
+    let stored = parts.answer.stored.iter();
+    stored
+        .map(|one| (one.message_id, one.outcome.as_str()))
         .collect()
 }
 
@@ -31,101 +32,84 @@ fn codes(parts: &BatchParts) -> Vec<(Uuid, &str)> {
         .collect()
 }
 
+/// A completion to report.
+async fn claimed(postroom: &Postroom<'_, Client>, instance_id: Uuid) -> Completion {
+    let done = [message(stream(), 1)];
+    let stored = postroom.store_outbox_messages(&done).await;
+    assert_eq!(stored.expect("stored").len(), 1);
+    let claimed = postroom
+        .claim_outbox(instance_id, &Default::default())
+        .await
+        .expect("a claim");
+    Completion {
+        claim_id: claimed.work[0].claim_id,
+        message_id: claimed.work[0].message_id,
+    }
+}
+
+/// The second is too long, the third stands behind it; the last expects another version.
+fn messages() -> Vec<OutboxMessage> {
+    let (one, other) = (stream(), stream());
+    let event = OutboxMessage::event("e", stream(), &json!(1)).expect("JSON");
+    vec![
+        message(one, 2),
+        message(one, 5000),
+        message(one, 3),
+        message(other, 4),
+        event.expected_version(7),
+    ]
+}
+
+/// The second has no type.
+fn received() -> [(&'static str, InboxMessage); 2] {
+    ["t", ""].map(|name| {
+        let message = InboxMessage::new(Uuid::now_v7(), name, &json!(1));
+        ("c", message.expect("JSON"))
+    })
+}
+
 #[tokio::test]
 async fn a_message_that_is_refused_keeps_no_report_back() {
     let db = Database::create_with(&[("postroom.payload_max", "1kB")]).await;
     let session = db.session().await;
     let postroom = Postroom::new(session.client());
     let instance_id = registered(&postroom).await;
-    let (one, other) = (stream(), stream());
-    let done = message(one, 1);
-    postroom
-        .store_outbox_messages(std::slice::from_ref(&done))
-        .await
-        .expect("stored");
-    let work = postroom
-        .claim_outbox(instance_id, &Default::default())
-        .await
-        .expect("a claim")
-        .work;
-
-    let new = [
-        message(one, 2),
-        message(one, 5000),
-        message(one, 3),
-        message(other, 4),
-    ];
-    let event = OutboxMessage::event("e", stream(), &json!(1))
-        .expect("JSON")
-        .expected_version(7);
-    let new: Vec<OutboxMessage> = new.into_iter().chain([event]).collect();
-    let received = [
-        (
-            "c",
-            InboxMessage::new(Uuid::now_v7(), "t", &json!(1)).expect("JSON"),
-        ),
-        (
-            "c",
-            InboxMessage::new(Uuid::now_v7(), "", &json!(1)).expect("JSON"),
-        ),
-    ];
+    let done = [claimed(&postroom, instance_id).await];
+    let (new, received) = (messages(), received());
     let batch = WorkBatch {
-        outbox_completions: &[Completion {
-            claim_id: work[0].claim_id,
-            message_id: work[0].message_id,
-        }],
+        outbox_completions: &done,
         new_outbox_messages: &new,
         new_inbox_messages: &received,
         claims: &[],
         ..WorkBatch::new(instance_id, "tests")
     };
-    let whole = postroom
-        .process_work_batch(&batch)
-        .await
-        .expect_err("refused");
-    assert!(!whole.is_retryable());
-    let parts = postroom
-        .process_work_batch_in_parts(&batch)
-        .await
-        .expect("an answer");
-    assert_eq!(
-        parts.answer.completed[0].outcome,
-        postroom::ReportOutcome::Applied
-    );
-    assert_eq!(
-        stored(&parts),
-        [
+    let whole = postroom.process_work_batch(&batch).await;
+    assert!(!whole.expect_err("refused").is_retryable());
+    // Handed in again, what was done is known.
+    for (reported, outcomes) in [
+        (ReportOutcome::Applied, ["stored", "stored", "new"]),
+        (ReportOutcome::Stale, ["duplicate"; 3]),
+    ] {
+        let parts = postroom.process_work_batch_in_parts(&batch).await;
+        let parts = parts.expect("an answer");
+        assert_eq!(parts.answer.completed[0].outcome, reported);
+        let ids = [
             new[0].message_id,
             new[3].message_id,
-            received[0].1.message_id
-        ]
-    );
-    assert_eq!(
-        codes(&parts),
-        [
+            received[0].1.message_id,
+        ];
+        assert_eq!(
+            stored(&parts),
+            ids.into_iter().zip(outcomes).collect::<Vec<_>>()
+        );
+        let refused = [
             (new[1].message_id, "54000"),
             (new[4].message_id, "40002"),
-            (received[1].1.message_id, "22023")
-        ]
-    );
-    assert_eq!(parts.held_back, [new[2].message_id]);
-
-    // Handed in again: what was done is known.
-    let again = postroom
-        .process_work_batch_in_parts(&batch)
-        .await
-        .expect("an answer");
-    assert_eq!(
-        again.answer.completed[0].outcome,
-        postroom::ReportOutcome::Stale
-    );
-    assert!(
-        again
-            .answer
-            .stored
-            .iter()
-            .all(|one| one.outcome == "duplicate")
-    );
+            (received[1].1.message_id, "22023"),
+        ];
+        assert_eq!(codes(&parts), refused);
+        assert_eq!(parts.held_back, [new[2].message_id]);
+    }
     db.assert_sound().await;
 }
 

@@ -8,69 +8,52 @@ use postroom::{
 };
 use postroom_tests::database::Database;
 use serde_json::json;
+use tokio_postgres::Client;
 use uuid::Uuid;
 
 use crate::{connect, registered, stream};
 
-#[tokio::test]
-async fn claimed_messages_are_reported_on() {
-    let db = Database::create().await;
-    let session = db.session().await;
-    let postroom = Postroom::new(session.client());
-    let messages: Vec<OutboxMessage> = (0..4)
-        .map(|n| {
-            OutboxMessage::new("t", &json!(n))
-                .expect("JSON")
-                .stream_id(stream())
-        })
-        .collect();
-    postroom
-        .store_outbox_messages(&messages)
-        .await
-        .expect("stored");
-    let instance_id = registered(&postroom).await;
+/// Stores four messages of four streams and claims them: the instance, the claim, their ids.
+async fn claimed(postroom: &Postroom<'_, Client>) -> (Uuid, i64, Vec<Uuid>) {
+    let message = |n| {
+        let message = OutboxMessage::new("t", &json!(n)).expect("JSON");
+        message.stream_id(stream())
+    };
+    let messages: Vec<OutboxMessage> = (0..4).map(message).collect();
+    let stored = postroom.store_outbox_messages(&messages).await;
+    assert_eq!(stored.expect("stored").len(), 4);
+    let instance_id = registered(postroom).await;
     let claimed = postroom
         .claim_outbox(instance_id, &ClaimOptions::default())
         .await
         .expect("a claim");
-    assert_eq!(claimed.work.len(), 4);
     let left = claimed.lease_left.expect("a lease");
     assert!(
         left > Duration::from_secs(290) && left <= Duration::from_secs(300),
         "{left:?}"
     );
-    let (claim_id, ids): (i64, Vec<Uuid>) = (
-        claimed.work[0].claim_id,
-        claimed.work.iter().map(|work| work.message_id).collect(),
-    );
     assert_eq!(claimed.work[2].payload::<i32>().expect("a number"), 2);
-    assert_eq!(
-        postroom.read_claims(instance_id).await.expect("claims")[0].message_ids,
-        ids
-    );
+    let ids = claimed.work.iter().map(|work| work.message_id).collect();
+    (instance_id, claimed.work[0].claim_id, ids)
+}
 
-    let holding = |ids: Vec<i64>| ClaimOptions {
-        holding: Some(ids),
-        ..ClaimOptions::default()
-    };
-    let lost = postroom
-        .claim_outbox(instance_id, &holding(vec![]))
-        .await
-        .expect("a claim");
-    assert_eq!(
-        lost.work.len(),
-        4,
-        "the answer that was lost is given again"
-    );
-    assert!(
-        postroom
-            .claim_outbox(instance_id, &holding(vec![claim_id]))
-            .await
-            .expect("a claim")
-            .work
-            .is_empty()
-    );
-
+#[tokio::test]
+async fn claims_are_read_given_again_and_renewed() {
+    let db = Database::create().await;
+    let session = db.session().await;
+    let postroom = Postroom::new(session.client());
+    let (instance_id, claim_id, ids) = claimed(&postroom).await;
+    let known = postroom.read_claims(instance_id).await.expect("claims");
+    assert_eq!(known[0].message_ids, ids);
+    // An answer that was lost is given again; one that is known is not.
+    for (holding, count) in [(vec![], 4), (vec![claim_id], 0)] {
+        let options = ClaimOptions {
+            holding: Some(holding),
+            ..ClaimOptions::default()
+        };
+        let again = postroom.claim_outbox(instance_id, &options).await;
+        assert_eq!(again.expect("a claim").work.len(), count);
+    }
     let renewed = postroom
         .renew_claims(&[claim_id, 0], Some(Duration::from_secs(60)))
         .await
@@ -80,7 +63,15 @@ async fn claimed_messages_are_reported_on() {
         (RenewOutcome::Applied, RenewOutcome::Stale)
     );
     assert!(renewed[0].lease_left.expect("a lease") <= Duration::from_secs(60));
+    db.assert_sound().await;
+}
 
+#[tokio::test]
+async fn claimed_messages_are_reported_on() {
+    let db = Database::create().await;
+    let session = db.session().await;
+    let postroom = Postroom::new(session.client());
+    let (_, claim_id, ids) = claimed(&postroom).await;
     let done = postroom
         .complete_outbox(claim_id, &[ids[0], Uuid::now_v7()])
         .await
@@ -90,43 +81,33 @@ async fn claimed_messages_are_reported_on() {
         (ReportOutcome::Applied, ReportOutcome::Unknown)
     );
     let failure = Failure::new(ids[1], FailureReason::TransportException, "no\0");
-    let failed = postroom
-        .fail_outbox(claim_id, &[failure])
-        .await
-        .expect("outcomes");
-    assert_eq!(failed[0].outcome, ReportOutcome::Applied);
-    let released = postroom
-        .release_outbox(claim_id, &[ids[2]])
-        .await
-        .expect("outcomes");
-    assert_eq!(released[0].outcome, ReportOutcome::Applied);
-    let late = postroom
-        .complete_outbox(claim_id, &[ids[1]])
-        .await
-        .expect("outcomes");
-    assert_ne!(late[0].outcome, ReportOutcome::Applied);
+    let failed = postroom.fail_outbox(claim_id, &[failure]).await;
+    assert_eq!(failed.expect("outcomes")[0].outcome, ReportOutcome::Applied);
+    let released = postroom.release_outbox(claim_id, &[ids[2]]).await;
+    assert_eq!(
+        released.expect("outcomes")[0].outcome,
+        ReportOutcome::Applied
+    );
+    let late = postroom.complete_outbox(claim_id, &[ids[1]]).await;
+    assert_ne!(late.expect("outcomes")[0].outcome, ReportOutcome::Applied);
+    db.assert_sound().await;
+}
 
-    assert_eq!(
-        postroom
-            .heartbeat_instance(instance_id)
-            .await
-            .expect("alive"),
-        Liveness::Alive
-    );
-    assert_eq!(
-        postroom
-            .heartbeat_instance(Uuid::now_v7())
-            .await
-            .expect("evicted"),
-        Liveness::Evicted
-    );
-    assert_eq!(
-        postroom
-            .deregister_instance(instance_id)
-            .await
-            .expect("gone"),
-        Deregistration::Deregistered
-    );
+#[tokio::test]
+async fn instances_live_and_leave() {
+    let db = Database::create().await;
+    let session = db.session().await;
+    let postroom = Postroom::new(session.client());
+    let (instance_id, ..) = claimed(&postroom).await;
+    for (id, wanted) in [
+        (instance_id, Liveness::Alive),
+        (Uuid::now_v7(), Liveness::Evicted),
+    ] {
+        let beat = postroom.heartbeat_instance(id).await;
+        assert_eq!(beat.expect("an answer"), wanted);
+    }
+    let gone = postroom.deregister_instance(instance_id).await;
+    assert_eq!(gone.expect("gone"), Deregistration::Deregistered);
     let error: Error = postroom
         .claim_outbox(instance_id, &ClaimOptions::default())
         .await

@@ -15,6 +15,6 @@ tree=$POSTROOM_CACHE/pg-optimised/17
 rm -rf "$tree"; mkdir -p "${tree%/*}"; cp -a "$PG_HOME/17" "$tree"
 export PG_CONFIG=$tree/bin/pg_config
 stage "optimised extension" cargo pgrx install --release -p postroom-extension -c "$PG_CONFIG"
-stage "optimised program" cargo build --release -p postroom-tests --bin pairs
+stage "program" cargo build -p postroom-tests --bin pairs
 # bash keeps SECONDS for itself.
-SECONDS_EACH=${SECONDS_EACH:-5} "$CARGO_TARGET_DIR/release/pairs" "$@" 9>&-
+SECONDS_EACH=${SECONDS_EACH:-5} "$CARGO_TARGET_DIR/debug/pairs" "$@" 9>&-

@@ -56,12 +56,15 @@ impl Pace {
     /// Twice the one before; without a mark at most the usual one.
     fn pause(&mut self, may_sleep: Option<Duration>) -> Duration {
         let first = self.usual / (1 << HALVINGS);
-        let pause = first.saturating_mul(1 << self.step.min(20));
-        self.step = self.step.saturating_add(1);
-        match may_sleep {
-            Some(most) if !most.is_zero() => pause.min(most).min(self.longest),
-            _ => pause.min(self.usual),
+        let pause = first.saturating_mul(1 << self.step.min(30));
+        let most = match may_sleep {
+            Some(most) if !most.is_zero() => most.min(self.longest),
+            _ => self.usual,
+        };
+        if pause < most {
+            self.step += 1;
         }
+        pause.min(most)
     }
 }
 
@@ -162,8 +165,8 @@ mod tests {
         assert_eq!(pauses(&mut pace, 6, None), [15, 31, 62, 125, 250, 250]);
         let asleep = Some(Duration::from_secs(60));
         assert_eq!(
-            pauses(&mut pace, 6, asleep),
-            [1000, 2000, 4000, 8000, 10_000, 10_000]
+            pauses(&mut pace, 8, asleep),
+            [250, 500, 1000, 2000, 4000, 8000, 10_000, 10_000]
         );
         pace.worked();
         assert_eq!(pauses(&mut pace, 2, None), [15, 31]);

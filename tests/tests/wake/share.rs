@@ -64,3 +64,29 @@ async fn promotion_by_another_wakes_the_owner() {
     assert_eq!(owner.worker.claim().await.len(), 1);
     db.assert_sound().await;
 }
+
+#[tokio::test]
+async fn resumed_stream_and_replayed_letter_wake_the_owner() {
+    let db = Database::create_with(&[("postroom.max_attempts", "1")]).await;
+    let mut owner = Sleeper::register(&db).await;
+    db.admin()
+        .run("SELECT postroom.hold_stream('outbox', NULL, postroom.stream_id_of('s'), 'look')")
+        .await;
+    db.admin().run(&send_sql("s", &["m"])).await;
+    owner.sleep().await;
+    db.admin()
+        .run("SELECT postroom.resume_stream('outbox', NULL, postroom.stream_id_of('s'))")
+        .await;
+    assert_eq!(owner.hears().await, "outbox");
+    let items = owner.worker.claim().await;
+    owner.worker.fail(&items[0], "boom").await;
+    owner.sleep().await;
+    let replay = format!(
+        "SELECT outcome FROM postroom.replay_dead_letters('{{{}}}', 'ada', 'fixed')",
+        items[0].message
+    );
+    assert_eq!(db.admin().value(&replay).await, "replayed");
+    assert_eq!(owner.hears().await, "outbox");
+    assert_eq!(owner.worker.work_off(1).await, ["m"]);
+    db.assert_sound().await;
+}

@@ -20,7 +20,7 @@ use pgrx::datum::Uuid;
 use pgrx::prelude::*;
 use pgrx::{IntoDatum, direct_function_call};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 // $1: queue, $2: consumer, $3: lanes
 const OWNERS: &str = "
@@ -53,6 +53,8 @@ struct Bell {
 }
 
 thread_local! {
+    // Sleeps as this session saw them last, by the half of the key that names the member.
+    static SLEEPS: RefCell<HashMap<u64, u64>> = RefCell::default();
     // Whom the present transaction rings for when it commits.
     static TO_RING: RefCell<BTreeMap<u64, Bell>> = const { RefCell::new(BTreeMap::new()) };
     // Sleepers this session has rung for: those of this transaction, and those before it.
@@ -110,22 +112,35 @@ fn anyone_sleeps(queue: &Queue) -> Result<bool> {
 fn note(queue: &Queue, instances: Vec<Uuid>, me: Option<Uuid>) {
     let mut sleepers: BTreeSet<Uuid> = instances.into_iter().collect();
     sleepers.retain(|id| Some(*id) != me && lock::is_marked(Kind::IdleMember, queue.mutex(*id)));
-    if sleepers.is_empty() {
-        return;
-    }
-    let sleeps = lock::marks(Kind::Sleep);
-    forget(&RUNG, |sleep| !sleeps.contains(sleep));
-    TO_RING.with_borrow_mut(|to_ring| {
-        for instance in sleepers {
-            let of_instance = |sleep: &&u64| is_sleep_of(**sleep, queue.mutex(instance));
-            for sleep in sleeps.iter().filter(of_instance) {
-                to_ring.entry(*sleep).or_insert_with(|| Bell {
-                    channel: channel_of(instance),
-                    payload: payload_of(queue),
-                });
-            }
+    for instance in sleepers {
+        if let Some(sleep) = present_sleep(queue.mutex(instance)) {
+            let bell = || Bell {
+                channel: channel_of(instance),
+                payload: payload_of(queue),
+            };
+            TO_RING.with_borrow_mut(|to_ring| {
+                to_ring.entry(sleep).or_insert_with(bell);
+            });
         }
-    });
+    }
+}
+
+/// The sleep of a member that is marked: the one known from before, or else, as that takes a look at
+/// the whole lock table, whatever is found there.
+fn present_sleep(member: u64) -> Option<u64> {
+    let known = SLEEPS.with_borrow(|sleeps| sleeps.get(&(member >> 32)).copied());
+    if let Some(sleep) = known.filter(|sleep| lock::is_marked(Kind::Sleep, *sleep)) {
+        return Some(sleep);
+    }
+    let marked = lock::marks(Kind::Sleep);
+    forget(&RUNG, |sleep| !marked.contains(sleep));
+    let sleeps: HashMap<u64, u64> = marked
+        .into_iter()
+        .map(|sleep| (sleep >> 32, sleep))
+        .collect();
+    let found = sleeps.get(&(member >> 32)).copied();
+    SLEEPS.set(sleeps);
+    found
 }
 
 /// The channel an instance listens on: one of its own, so that a ring reaches nobody else's client.
@@ -149,10 +164,6 @@ fn queue_key(queue: &Queue) -> u64 {
 /// Half the name of a member of a queue, half the moment it fell asleep.
 fn sleep_of(member: u64, moment: i64) -> u64 {
     member >> 32 << 32 | u64::from(moment as u32)
-}
-
-fn is_sleep_of(sleep: u64, member: u64) -> bool {
-    sleep >> 32 == member >> 32
 }
 
 /// Registers what happens at the end of each transaction; called once, when the library is loaded.
@@ -183,27 +194,27 @@ unsafe extern "C-unwind" fn at_end(event: pg_sys::XactEvent::Type, _arg: *mut co
 /// second one after it.
 fn ring_now() {
     for (sleep, bell) in TO_RING.take() {
-        if !lock::is_marked(Kind::Sleep, sleep) || !has_room() || !may_ring(sleep) {
+        if !lock::is_marked(Kind::Sleep, sleep) || !lock::try_rung(sleep) {
             continue;
         }
-        let text = [bell.channel.into_datum(), bell.payload.into_datum()];
-        // SAFETY: pg_notify takes two texts, neither of which is too long for it.
-        unsafe { direct_function_call::<()>(pg_sys::pg_notify, &text) };
+        let has_room = has_room();
+        // Whoever may still fail, or does not ring, keeps nobody else from it.
+        if has_room && !is_serializable() {
+            RINGING.with_borrow_mut(|all| all.push(sleep));
+        } else {
+            lock::forget_rung(sleep);
+        }
+        if has_room {
+            let text = [bell.channel.into_datum(), bell.payload.into_datum()];
+            // SAFETY: pg_notify takes two texts, neither of which is too long for it.
+            unsafe { direct_function_call::<()>(pg_sys::pg_notify, &text) };
+        }
     }
 }
 
-/// Whether this transaction is to ring. One that may still fail keeps nobody else from ringing.
-fn may_ring(sleep: u64) -> bool {
-    if !lock::try_rung(sleep) {
-        return false;
-    }
+fn is_serializable() -> bool {
     // SAFETY: reads this backend's transaction state.
-    if unsafe { pg_sys::XactIsoLevel } == pg_sys::XACT_SERIALIZABLE as i32 {
-        lock::forget_rung(sleep);
-    } else {
-        RINGING.with_borrow_mut(|all| all.push(sleep));
-    }
-    true
+    unsafe { pg_sys::XactIsoLevel == pg_sys::XACT_SERIALIZABLE as i32 }
 }
 
 /// A full queue of notifications fails whoever commits; a missed ring costs a poll.

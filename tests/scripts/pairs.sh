@@ -1,5 +1,5 @@
 #!/bin/bash
-# usage: [PAIRS=15] [SECONDS_EACH=5] [CLIENTS=32] [SYNC=on|off] pairs.sh [working|sleeping|readers]...
+# usage: [PAIRS=15] [SECONDS_EACH=5] [CLIENTS=32] [SYNC=on|off] pairs.sh [working|beside|hung|readers]...
 # What wake-ups cost those who store, and readers of the order those who append, with and without in turns,
 # on an optimised build; fails below 0.95.
 set -euo pipefail

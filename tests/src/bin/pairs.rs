@@ -1,8 +1,9 @@
-//! usage: pairs [working | sleeping | readers]...
+//! usage: pairs [working | beside | hung | readers]...
 //!
 //! What wake-ups cost those who store: 32 clients, 15 pairs of 5 s, with `postroom.wake` on and off.
-//! `working`: one worker that listens takes what they store. `sleeping`: one that is marked idle all the
-//! time, has been rung for and never comes, so that each store looks for it.
+//! `working`: one worker that listens takes what they store. `beside`: nobody takes it, and a worker that
+//! serves other lanes sleeps all the time, so that each store looks up the owner of its lane. `hung`: the
+//! owner of all lanes has been rung for and never comes, the worst that can be.
 //! `readers`: what those who append events lose while four sessions ask for the stable position a hundred
 //! times a second each.
 //! PAIRS, SECONDS_EACH and CLIENTS set other sizes; SYNC=off leaves out the wait for the disk.
@@ -45,11 +46,12 @@ async fn main() -> ExitCode {
     };
     let mut names: Vec<String> = env::args().skip(1).collect();
     if names.is_empty() {
-        names = ["working", "sleeping", "readers"].map(String::from).into();
+        names = ["working", "beside", "hung", "readers"].map(String::from).into();
     }
     let mut is_enough = true;
     for name in names {
-        is_enough &= one(&name, plan).await;
+        // The worst is for information.
+        is_enough &= one(&name, plan).await || name == "hung";
     }
     if is_enough {
         ExitCode::SUCCESS
@@ -140,9 +142,15 @@ async fn listener(name: &str, db: &Database) -> Listener {
     if name == "readers" {
         return Listener::Nobody;
     }
-    if name == "sleeping" {
+    if name != "working" {
         let sleeper = Sleeper::register(db).await;
         sleeper.sleep().await;
+        if name == "beside" {
+            // Somebody who is awake owns all that is stored into.
+            db.admin()
+                .run("UPDATE postroom.lane SET owner = postroom.new_id()")
+                .await;
+        }
         return Listener::Sleeping(sleeper);
     }
     let config: Config = db.url().parse().expect("a connection string");

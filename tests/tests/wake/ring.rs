@@ -120,6 +120,8 @@ async fn transaction_that_rolls_back_rings_for_nobody_and_keeps_nobody_from_it()
     .await;
     one.run(&send_sql("s", &["gone too"])).await;
     assert_eq!(one.sqlstate("COMMIT").await, "0A000");
+    // The error is told before the transaction has ended.
+    one.run("SELECT 1").await;
     assert_eq!(sleeper.rings().await, 0);
     other.run(&send_sql("s", &["stays"])).await;
     assert_eq!(sleeper.hears().await, "outbox");

@@ -46,7 +46,9 @@ async fn main() -> ExitCode {
     };
     let mut names: Vec<String> = env::args().skip(1).collect();
     if names.is_empty() {
-        names = ["working", "beside", "hung", "readers"].map(String::from).into();
+        names = ["working", "beside", "hung", "readers"]
+            .map(String::from)
+            .into();
     }
     let mut is_enough = true;
     for name in names {

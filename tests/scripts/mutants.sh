@@ -15,9 +15,16 @@ only=${ONLY:-}
 head_of() { sed -n "/^--- /q; s/^$2: //p" "tests/mutants/$1.diff"; }
 is_asked_for() { [ -z "$only" ] || case ",$only," in *",$1,"*) ;; *) false ;; esac; }
 
+# is_there BINARY TEST: by the file of its module.
+is_there() {
+    local module=main
+    case $2 in *::*) module=${2%::*} ;; esac
+    grep -qs "fn ${2##*::}(" "tests/tests/$1.rs" "tests/tests/$1/${module//:://}.rs"
+}
+
 # The document and the files name the same guards, tests and mutants; complaints go to stdout.
 compare_with_document() {
-    local name guard test row
+    local name guard binary test row
     for name in $(grep -oE '`[a-z0-9_]+` *\|$' docs/guards.md | tr -d '` |'); do
         [ -e "tests/mutants/$name.diff" ] || echo "docs/guards.md names $name, which is not in tests/mutants"
     done
@@ -26,8 +33,9 @@ compare_with_document() {
         guard=$(head_of "$name" Guard)
         [ "${row#"| $guard | "}" != "$row" ] || echo "$name: the document has another guard: $row"
         [ -n "$(head_of "$name" Test)" ] || echo "$name names no test"
-        while read -r _ test; do
+        while read -r binary test; do
             case $row in *"\`${test##*::}\`"*) ;; *) echo "$name: the document has another test than $test" ;; esac
+            is_there "$binary" "$test" || echo "$name: there is no test $binary $test"
         done < <(head_of "$name" Test)
     done
     grep -E '^\| [^-]' docs/guards.md | grep -vE '(`[a-z0-9_]+`|mutant) *\|$' | sed 's/^/no mutant: /'

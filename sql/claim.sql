@@ -13,7 +13,7 @@ CREATE TABLE postroom.claim (
     message_ids uuid[] NOT NULL,
     CONSTRAINT claim_pkey PRIMARY KEY (claim_id)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000,
-        toast_tuple_target = 8160);
+        toast_tuple_target = 8160, vacuum_truncate = off);
 -- Ids hardly compress: a row of up to 300 messages stays whole, a longer one goes out of line as it is.
 ALTER TABLE postroom.claim
     ALTER COLUMN lanes SET STORAGE EXTERNAL,

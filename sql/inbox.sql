@@ -28,7 +28,8 @@ CREATE TABLE postroom.inbox (
     -- statement that was planned while the table was empty.
     CONSTRAINT inbox_pkey PRIMARY KEY (message_id, consumer_id)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000,
-        autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 100000);
+        autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 100000,
+        vacuum_truncate = off);
 SELECT pg_catalog.pg_extension_config_dump('postroom.inbox', '');
 
 -- Claims read one lane of a consumer from its low-water up.

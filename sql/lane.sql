@@ -7,7 +7,7 @@ CREATE TABLE postroom.lane (
     owner uuid,
     successor uuid,
     CONSTRAINT lane_pkey PRIMARY KEY (queue, consumer_id, lane)
-) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200);
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200, vacuum_truncate = off);
 
 -- Where claims begin to read a lane: nothing below is in the lane and unclaimed. Apart from lane,
 -- which producers read, and written lazily: a row updated often is slow to read under a held snapshot.
@@ -18,4 +18,4 @@ CREATE TABLE postroom.lane_low (
     low bigint NOT NULL DEFAULT 0,
     moved_at timestamptz NOT NULL DEFAULT '-infinity',
     CONSTRAINT lane_low_pkey PRIMARY KEY (queue, consumer_id, lane)
-) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, vacuum_truncate = off);

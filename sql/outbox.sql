@@ -1,5 +1,6 @@
 -- A message is stored with the change that caused it. lane is null while a message waits for its
 -- scheduled_for; it enters its stream when due, with a new sequence_order.
+-- Pages once used are kept for what comes next: giving them back takes a lock that everybody waits for.
 -- status: Stored 1, EventStored 2, Published 4, Failed 32768; bits are added, never replaced.
 CREATE TABLE postroom.outbox (
     sequence_order bigint NOT NULL,
@@ -23,7 +24,8 @@ CREATE TABLE postroom.outbox (
     created_at timestamptz NOT NULL,
     CONSTRAINT outbox_pkey PRIMARY KEY (message_id)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000,
-        autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 100000);
+        autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 100000,
+        vacuum_truncate = off);
 SELECT pg_catalog.pg_extension_config_dump('postroom.outbox', '');
 
 -- Claims read one lane from its low-water up.

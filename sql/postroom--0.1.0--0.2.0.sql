@@ -6,8 +6,12 @@
 
 -- lane
 
+ALTER TABLE postroom.lane SET (vacuum_truncate = off);
+ALTER TABLE postroom.lane_low SET (vacuum_truncate = off);
+
 -- claim
-ALTER TABLE postroom.claim SET (toast_tuple_target = 8160);
+
+ALTER TABLE postroom.claim SET (toast_tuple_target = 8160, vacuum_truncate = off);
 ALTER TABLE postroom.claim
     ALTER COLUMN lanes SET STORAGE EXTERNAL,
     ALTER COLUMN numbers SET STORAGE EXTERNAL,
@@ -25,10 +29,17 @@ COMMENT ON FUNCTION postroom.mark_busy(uuid, text) IS 'Takes the mark away: the 
 
 -- outbox
 
+ALTER TABLE postroom.outbox SET (vacuum_truncate = off);
+
 -- inbox
+
+ALTER TABLE postroom.inbox SET (vacuum_truncate = off);
 ALTER TABLE postroom.inbox DROP CONSTRAINT inbox_pkey, ADD CONSTRAINT inbox_pkey PRIMARY KEY (message_id, consumer_id);
 
 -- retry
+
+ALTER TABLE postroom.hold SET (vacuum_truncate = off);
+ALTER TABLE postroom.aside SET (vacuum_truncate = off);
 DROP INDEX postroom.dead_letter_age_idx;
 CREATE INDEX dead_letter_age_idx ON postroom.dead_letter (buried_at, message_id);
 CREATE INDEX dead_letter_message_idx ON postroom.dead_letter (message_id);
@@ -208,7 +219,6 @@ COMMENT ON FUNCTION postroom.grant_usage(text, text) IS 'Grants a role what its 
 COMMENT ON FUNCTION postroom._guard_drop() IS 'Refuses to drop the extension with undelivered messages, unless postroom.allow_drop is on.';
 COMMENT ON EVENT TRIGGER postroom IS 'Refuses to drop the extension with undelivered messages, unless postroom.allow_drop is on.';
 
-
 -- How far upkeep has come with each of its tasks, and when it looked last.
 CREATE TABLE postroom.upkeep (
     task text NOT NULL,
@@ -232,7 +242,6 @@ CREATE FUNCTION postroom.health(tolerance interval DEFAULT '5 minutes')
 -- The processes in which a claim call of this instance stands open.
 CREATE FUNCTION postroom._mutex_holders(queue text, consumer_id text, instance_id uuid) RETURNS integer[]
     VOLATILE SECURITY DEFINER LANGUAGE c AS 'MODULE_PATHNAME', '_mutex_holders_wrapper';
-
 
 -- view
 

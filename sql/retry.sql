@@ -14,7 +14,7 @@ CREATE TABLE postroom.hold (
     suspect boolean NOT NULL DEFAULT false,
     reason text NOT NULL,
     CONSTRAINT hold_pkey PRIMARY KEY (queue, consumer_id, lane, stream_id, streamless)
-) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, vacuum_truncate = off);
 SELECT pg_catalog.pg_extension_config_dump('postroom.hold', 'WHERE due = ''infinity''');
 
 -- Claims read the holds of a lane that are due, oldest first, suspects apart from the rest. Partial, so
@@ -32,7 +32,7 @@ CREATE TABLE postroom.aside (
     streamless boolean NOT NULL,
     sequence_order bigint NOT NULL,
     CONSTRAINT aside_pkey PRIMARY KEY (queue, consumer_id, lane, stream_id, streamless, sequence_order)
-) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, vacuum_truncate = off);
 
 -- The message as it was, and why it ended here. A dead letter is a row, never a comparison with
 -- today's settings. source, traceparent, tracestate and occurred_at are of inbox messages.

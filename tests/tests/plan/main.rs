@@ -3,6 +3,7 @@
 
 mod bulk;
 mod claim;
+mod fair;
 mod held;
 mod idle;
 mod inbox;

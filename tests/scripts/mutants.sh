@@ -71,27 +71,30 @@ copy() {
         fi
 }
 
-# Builds the extension of the copied tree into the copied Postgres, and the tests.
+# build BINARY...: the extension of the copied tree into the copied Postgres, and these tests.
 build() {
+    local tests=("${@/#/--test=}")
     rm -rf "$TMPDIR/package"
     cargo pgrx package --debug -p postroom-extension -c "$built/bin/pg_config" --out-dir "$TMPDIR/package" &&
         cp -r "$TMPDIR/package$built/." "$pg/" &&
         cp -n sql/install/*.sql "$("$pg/bin/pg_config" --sharedir)/extension/" &&
-        cargo test -p postroom -p postroom-tests --no-run
+        cargo test -p postroom -p postroom-tests "${tests[@]}" --no-run
 }
 
 run_tests() { # run_tests BINARY FILTER...
     local binary=$1
     shift
-    timeout 600 cargo test -p postroom -p postroom-tests --test "$binary" -- "$@"
+    timeout 600 cargo test -p postroom -p postroom-tests --test "$binary" -- "$@" </dev/null
 }
 
 # All tests that mutants name, on the code as it is.
 run_unmutated() {
-    local binary filters filter log=$TMPDIR/green status=0
-    cd "$tree" && build || return
+    local binary binaries filters filter log=$TMPDIR/green status=0
+    cd "$tree" || return
     for name in $names; do ! is_asked_for "$name" || head_of "$name" Test; done | sort -u >"$TMPDIR/tests"
-    for binary in $(cut -d ' ' -f 1 "$TMPDIR/tests" | sort -u); do
+    mapfile -t binaries < <(cut -d ' ' -f 1 "$TMPDIR/tests" | sort -u)
+    build "${binaries[@]}" || return
+    for binary in "${binaries[@]}"; do
         filters=$(sed -n "s/^$binary //p" "$TMPDIR/tests")
         # shellcheck disable=SC2086
         run_tests "$binary" $filters >"$log" 2>&1 || status=1
@@ -110,7 +113,8 @@ run_mutant() {
     local name=$1 patch=tests/mutants/$1.diff binary filter verdict=killed
     cd "$tree" || return
     git apply --whitespace=nowarn "$patch" || { note "no longer applies"; return; }
-    if build; then
+    # shellcheck disable=SC2046
+    if build $(head_of "$name" Test | cut -d ' ' -f 1 | sort -u); then
         while read -r binary filter; do
             run_tests "$binary" "$filter" && verdict=SURVIVED
         done < <(head_of "$name" Test)

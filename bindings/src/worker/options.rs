@@ -9,7 +9,7 @@ use crate::message::Json;
 pub struct Options {
     /// Pause after a claim that found nothing; after work it begins with a sixteenth. 250 ms.
     pub poll: Duration,
-    /// Longest pause of a worker that [listens](Worker::listen) and so is rung for. 10 s.
+    /// Longest pause of a worker that [listens](super::Worker::listen) and so is rung for. 10 s.
     pub longest_poll: Duration,
     /// Messages that are being published at a time. 32.
     pub publishing: usize,

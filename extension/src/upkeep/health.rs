@@ -201,12 +201,7 @@ fn backlog(queue: &Queue, tolerance: i64, now: Instant) -> Result<[Probe; 2]> {
         since: row.instant(3),
         owner: row.get(4),
     })?;
-    let names = || [arg(queue.name), arg(queue.consumer.clone())];
-    let claimed: HashSet<i64> = plan::rows(CLAIMED, &names(), |row| row.must(1))?
-        .into_iter()
-        .collect();
-    let [name, consumer] = names();
-    let members = count(MEMBERS, &[name, consumer, arg(now)])?;
+    let (claimed, members) = workers(queue, now)?;
     let free = heads.iter().filter(|head| !claimed.contains(&head.number));
     let unclaimed = free.map(|head| seconds(head.since, now)).reduce(f64::max);
     let patience = tolerance as f64 / 1e6;
@@ -230,6 +225,15 @@ fn backlog(queue: &Queue, tolerance: i64, now: Instant) -> Result<[Probe; 2]> {
             with_members,
         ),
     ])
+}
+
+/// The numbers that claims name, and how many members live.
+fn workers(queue: &Queue, now: Instant) -> Result<(HashSet<i64>, f64)> {
+    let names = || [arg(queue.name), arg(queue.consumer.clone())];
+    let claimed = plan::rows(CLAIMED, &names(), |row| row.must(1))?;
+    let [name, consumer] = names();
+    let members = count(MEMBERS, &[name, consumer, arg(now)])?;
+    Ok((claimed.into_iter().collect(), members))
 }
 
 /// How long the oldest transaction that has stored and not ended holds readers and low-waters back.

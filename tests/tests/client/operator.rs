@@ -8,6 +8,8 @@ use postroom::{
 };
 use postroom_tests::database::Database;
 use serde_json::json;
+use tokio_postgres::Client;
+use uuid::Uuid;
 
 use crate::{connect, stream};
 
@@ -16,67 +18,64 @@ const WHY: Cause<'static> = Cause {
     reason: "address mended",
 };
 
+/// A message of that stream that was buried by hand.
+async fn buried(postroom: &Postroom<'_, Client>, stream_id: Uuid) -> Uuid {
+    let message = OutboxMessage::new("note", &json!({"n": 1})).expect("a payload");
+    let message = message.stream_id(stream_id).destination("desk");
+    let stored = postroom.store_outbox_messages(&[message]).await;
+    let id = stored.expect("stored")[0].message_id;
+    let buried = postroom.bury(None, id, WHY).await.expect("buried");
+    assert_eq!(buried, BuryOutcome::Buried);
+    id
+}
+
 #[tokio::test]
-async fn letter_methods_read_replay_and_purge() {
+async fn letters_are_read_and_replayed() {
     let db = Database::create().await;
     let client = connect(&db).await;
     let postroom = Postroom::new(&client);
     let stream_id = stream();
-    let message = OutboxMessage::new("note", &json!({"n": 1})).expect("a payload");
-    let message = message.stream_id(stream_id).destination("desk");
-    let id = postroom
-        .store_outbox_messages(&[message])
-        .await
-        .expect("stored")[0]
-        .message_id;
-    let buried = postroom.bury(None, id, WHY).await.expect("buried");
-    assert_eq!(buried, BuryOutcome::Buried);
+    let id = buried(&postroom, stream_id).await;
     let of_stream = LetterFilter {
         stream_id: Some(stream_id),
         ..LetterFilter::default()
     };
     let letters = postroom.read_dead_letters(&of_stream).await.expect("read");
-    assert_eq!(letters.len(), 1);
-    let letter = &letters[0];
-    assert_eq!(
-        (letter.message_id, letter.payload.get()),
-        (id, r#"{"n": 1}"#)
-    );
-    assert_eq!(
-        (letter.queue.as_str(), letter.reason.as_str()),
-        ("outbox", "buried_by_hand")
-    );
+    let [letter] = &letters[..] else {
+        panic!("{letters:?}")
+    };
+    assert_eq!(letter.message_id, id);
+    assert_eq!(letter.payload.get(), r#"{"n": 1}"#);
+    assert_eq!(letter.queue, "outbox");
+    assert_eq!(letter.reason, "buried_by_hand");
     for dry_run in [true, false] {
         let replayed = postroom.replay_dead_letters(&of_stream, WHY, dry_run).await;
         let replayed = &replayed.expect("replayed")[0];
-        assert_eq!(
-            (replayed.outcome, replayed.place),
-            (LetterOutcome::Replayed, Some(Place::End))
-        );
+        let outcome = (replayed.outcome, replayed.place);
+        assert_eq!(outcome, (LetterOutcome::Replayed, Some(Place::End)));
     }
+    db.assert_sound().await;
+}
+
+#[tokio::test]
+async fn letters_are_purged_but_not_all_by_accident() {
+    let db = Database::create().await;
+    let client = connect(&db).await;
+    let postroom = Postroom::new(&client);
+    let id = buried(&postroom, stream()).await;
+    let all = LetterFilter::default();
+    let refused = postroom.purge_dead_letters(&all, WHY, false).await;
+    assert_eq!(refused.expect_err("too much").code(), Some("22023"));
     let named = LetterFilter {
         message_ids: Some(vec![id]),
         ..LetterFilter::default()
     };
-    let again = postroom
-        .replay_dead_letters(&named, WHY, false)
-        .await
-        .expect("told");
-    assert_eq!(
-        (again[0].outcome, again[0].place),
-        (LetterOutcome::Unknown, None)
-    );
-    postroom.bury(None, id, WHY).await.expect("buried");
-    let purged = postroom
-        .purge_dead_letters(&named, WHY, false)
-        .await
-        .expect("purged");
-    assert_eq!(purged[0].outcome, LetterOutcome::Purged);
-    let everything = postroom
-        .purge_dead_letters(&LetterFilter::default(), WHY, false)
-        .await
-        .expect_err("too much");
-    assert_eq!(everything.code(), Some("22023"));
+    let purged = postroom.purge_dead_letters(&named, WHY, false).await;
+    assert_eq!(purged.expect("purged")[0].outcome, LetterOutcome::Purged);
+    let again = postroom.replay_dead_letters(&named, WHY, false).await;
+    let again = &again.expect("told")[0];
+    let outcome = (again.outcome, again.place);
+    assert_eq!(outcome, (LetterOutcome::Unknown, None));
     db.assert_sound().await;
 }
 

@@ -39,11 +39,7 @@ async fn bury_and_replay(
     stream: &str,
     random: &mut fastrand::Rng,
 ) {
-    let table = if world.consumer.is_some() {
-        "inbox"
-    } else {
-        "outbox"
-    };
+    let table = ["outbox", "inbox"][usize::from(world.consumer.is_some())];
     let ids = session
         .rows(&format!(
             "SELECT message_id FROM postroom.{table} WHERE stream_id = {stream} ORDER BY sequence_order LIMIT 3"

@@ -107,22 +107,16 @@ async fn trusted_installation_is_guarded_and_usable_by_its_owner() {
         .run(&format!("SET ROLE {owner}; CREATE EXTENSION postroom"))
         .await;
     session.run(&send_sql("s", &["x"])).await;
-    assert_eq!(
-        session
-            .sqlstate("INSERT INTO postroom.upkeep VALUES ('x', now(), now())")
-            .await,
-        "42501"
-    );
+    let write = "INSERT INTO postroom.upkeep VALUES ('x', now(), now())";
+    assert_eq!(session.sqlstate(write).await, "42501");
     session
         .run(&format!("SELECT postroom.grant_usage('{app}', 'producer')"))
         .await;
     refused(&session, DROP, "outbox").await;
     admin.run(&format!("SET ROLE {app}")).await;
     admin.run("SELECT postroom.send('note', '1')").await;
-    assert_eq!(
-        admin.sqlstate("SELECT postroom.run_upkeep()").await,
-        "42501"
-    );
+    let upkeep = "SELECT postroom.run_upkeep()";
+    assert_eq!(admin.sqlstate(upkeep).await, "42501");
     admin.run("RESET ROLE").await;
     refused(admin, &format!("DROP OWNED BY {owner}"), "outbox").await;
     db.assert_sound().await;

@@ -15,6 +15,7 @@
 //! # }
 //! ```
 
+pub mod bench;
 pub mod cluster;
 pub mod contents;
 pub mod database;

@@ -1,0 +1,91 @@
+//! Where a run took place, and with what.
+
+use std::fs;
+use std::process::Command;
+
+use serde::{Deserialize, Serialize};
+
+use crate::bench::server::Server;
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Machine {
+    pub processor: String,
+    pub cores: usize,
+    pub memory_gib: f64,
+    pub system: String,
+    pub kernel: String,
+    /// What `pg_test_fsync` says of fdatasync, in operations a second.
+    pub fdatasync: String,
+    /// postroom, pgmq, PGQ, Postgres: as far as they took part.
+    pub versions: Vec<String>,
+    pub commit: String,
+    pub date: String,
+    pub settings: Vec<(String, String)>,
+    pub niceness: i32,
+    /// Seconds of the whole run.
+    pub took: u64,
+}
+
+pub fn look(server: &Server, versions: Vec<String>, settings: Vec<(String, String)>) -> Machine {
+    let cpuinfo = file("/proc/cpuinfo");
+    let memory = field(&file("/proc/meminfo"), "MemTotal");
+    let kilobytes: f64 = memory.trim_end_matches(" kB").parse().unwrap_or_default();
+    Machine {
+        processor: field(&cpuinfo, "model name"),
+        cores: cpuinfo
+            .lines()
+            .filter(|line| line.starts_with("processor"))
+            .count(),
+        memory_gib: kilobytes / 1024.0 / 1024.0,
+        system: field(
+            &file("/etc/os-release").replace('=', ":").replace('"', ""),
+            "PRETTY_NAME",
+        ),
+        kernel: file("/proc/sys/kernel/osrelease").trim().to_string(),
+        fdatasync: fdatasync(server),
+        versions,
+        commit: said(Command::new("git").args(["describe", "--always", "--dirty", "--abbrev=12"])),
+        date: said(Command::new("date").args(["-u", "+%Y-%m-%d %H:%M UTC"])),
+        settings,
+        niceness: rustix::process::getpriority_process(None).unwrap_or_default(),
+        took: 0,
+    }
+}
+
+fn file(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+/// The text behind `name:` in the first line that has it.
+fn field(text: &str, name: &str) -> String {
+    let value = text.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == name).then(|| value.trim().to_string())
+    });
+    value.unwrap_or_default()
+}
+
+fn said(command: &mut Command) -> String {
+    let output = command
+        .output()
+        .map(|output| output.stdout)
+        .unwrap_or_default();
+    String::from_utf8_lossy(&output).trim().to_string()
+}
+
+/// In the directory of the server's own files, which is where it matters.
+fn fdatasync(server: &Server) -> String {
+    let file = server.cluster.host().join("fsync-test");
+    let output = said(
+        server
+            .cluster
+            .program("pg_test_fsync")
+            .args(["-s", "1", "-f"])
+            .arg(&file),
+    );
+    let line = output
+        .lines()
+        .find(|line| line.trim_start().starts_with("fdatasync"));
+    let words: Vec<&str> = line.unwrap_or_default().split_whitespace().collect();
+    words.get(1).copied().unwrap_or("?").to_string()
+}

@@ -5,7 +5,7 @@ S := tests/scripts
 PG ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo pairs test regress mutants regress-accept install installcheck package package-test setup freeze clean
+.PHONY: help demo pairs test regress mutants regress-accept bench install installcheck package package-test setup freeze clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -27,6 +27,9 @@ mutants: ## take out each guard and see its tests fail; PG=17 ONLY=name,name
 
 regress-accept: ## the same, then their results become the expectation
 	@$(S)/regress.sh $(or $(PG),17) accept
+
+bench: ## beside pgmq and PGQ on Debian's Postgres 15, 40 minutes; writes docs/benchmark.md; ONLY=order,latency BENCH_SECONDS=2 BENCH_RUNS=1
+	@$(S)/bench.sh
 
 install: ## into your own server; PG_CONFIG=/usr/lib/postgresql/15/bin/pg_config
 	@$(S)/install.sh $(PG_CONFIG)

@@ -81,17 +81,12 @@ impl Cell {
     /// The part of a whole turn that one of this side takes at most.
     pub fn part(self, side: Side) -> f64 {
         match (self, side) {
-            (Cell::Enqueue, Side::Postroom | Side::Pgmq) => 0.75,
-            (Cell::Enqueue, _) => 0.3,
-            (Cell::Order, Side::PgmqRoundRobin | Side::PgmqHead) => 1.0,
+            (Cell::Order, Side::PgmqRoundRobin | Side::PgmqHead) => 0.5,
             (Cell::Order, _) => 3.0,
             (Cell::Drain100 | Cell::Drain1000, _) => 1.0,
-            (Cell::Together, Side::Postroom | Side::Pgmq) => 0.75,
-            (Cell::Together, _) => 0.4,
-            (Cell::Small | Cell::Large, _) => 0.25,
-            (Cell::SmallHeld | Cell::LargeHeld, _) => 0.4,
-            (Cell::Append | Cell::AppendMany, _) => 0.4,
-            (Cell::Latency, _) => 0.4,
+            (Cell::Enqueue | Cell::Together, Side::Postroom | Side::Pgmq) => 0.5,
+            (Cell::SmallHeld | Cell::LargeHeld | Cell::Latency, _) => 0.3,
+            _ => 0.25,
         }
     }
 

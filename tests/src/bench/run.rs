@@ -56,6 +56,7 @@ pub async fn measure(options: &Options) -> Outcome<Results> {
     for template in &options.templates {
         versions.push(templates::version(&server, *template).await?);
     }
+    versions.extend(std::env::var("BENCH_PACKAGES"));
     let settings = server.settings().await?;
     let mut machine = machine::look(&server, versions, settings);
     let steps = steps(options);

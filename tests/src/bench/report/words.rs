@@ -25,13 +25,13 @@ pub fn story(cell: Cell) -> &'static str {
             "Two producers, each call a transaction. postroom by `store_outbox_arrays`, pgmq by `send_batch`, PGQ by `insert_event` over an array; by hand it is one INSERT of an array, and COPY is the limit."
         }
         Cell::Drain100 => {
-            "Four workers empty a backlog of 600,000 messages without order: take 100, end them, take the next; two transactions a batch. *One call* is `process_work_batch`, which completes the last batch and claims the next in one transaction; *one transaction* is pgmq's delete and read put into one by the client. By hand the rows stay locked in an open transaction while they are worked on."
+            "Four workers empty a backlog of 300,000 messages without order: take 100, end them, take the next; two transactions a batch. *One call* is `process_work_batch`, which completes the last batch and claims the next in one transaction; *one transaction* is pgmq's delete and read put into one by the client. By hand the rows stay locked in an open transaction while they are worked on."
         }
         Cell::Drain1000 => {
             "The same with 1,000 a call. The bare statement deletes rows by keys that it was given: nothing can end messages faster while they are rows."
         }
         Cell::Order => {
-            "A backlog of 100,000 messages dealt to 10,000 streams in turn, four workers, 100 a call, up to 60 s or until nothing is left; every message's place in its stream is checked. pgmq has three reads for groups: `read_grouped` fills a batch from one group after another, `read_grouped_rr` takes from the groups in turn, `read_grouped_head` takes the first of each; the last two got 20 s. PGQ has one consumer, which sees everything in order, and a batch is what came between two ticks (here each 1,000)."
+            "A backlog of 100,000 messages dealt to 10,000 streams in turn, four workers, 100 a call, up to 60 s or until nothing is left; every message's place in its stream is checked. pgmq has three reads for groups: `read_grouped` fills a batch from one group after another, `read_grouped_rr` takes from the groups in turn, `read_grouped_head` takes the first of each; the last two got 10 s. PGQ has one consumer, which sees everything in order, and a batch is what came between two ticks (here each 1,000)."
         }
         Cell::Together => {
             "Two producers and two workers, 100 a call; producers wait while 20,000 messages are under way."

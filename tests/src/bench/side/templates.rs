@@ -84,7 +84,12 @@ pub async fn version(server: &Server, template: Template) -> Outcome<String> {
         Template::Floor => "SELECT version()",
     };
     let client = connect(&server.cluster.url(template.name())).await?;
-    Ok(client.query_one(sql, &[]).await?.get(0))
+    let version: String = client.query_one(sql, &[]).await?.get(0);
+    Ok(match template {
+        Template::Pgmq => format!("pgmq {version}, by the installer of its crate 0.34.0-alpha.7"),
+        Template::Floor => version,
+        _ => format!("{name} {version}", name = template.name()),
+    })
 }
 
 /// The SQL inside the peer's own crate, by its own installer.

@@ -13,7 +13,7 @@ use crate::bench::side::{Actor, Side};
 
 const WORKERS: usize = 4;
 /// The backlog without order.
-const LOOSE: usize = 600_000;
+const LOOSE: usize = 300_000;
 /// The backlog in order.
 const ORDERED: usize = 100_000;
 /// How long a worker that found nothing waits, on every side.

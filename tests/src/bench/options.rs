@@ -54,11 +54,6 @@ impl Options {
         let part = (self.seconds / SECONDS).min(1.0);
         ((size as f64 * part) as usize).max(1_000)
     }
-
-    /// Whether this run is the one the document describes.
-    pub fn is_whole(&self) -> bool {
-        self.seconds == SECONDS && self.runs == RUNS
-    }
 }
 
 fn cells(only: Option<&str>) -> Outcome<Vec<Cell>> {

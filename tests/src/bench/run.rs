@@ -26,20 +26,13 @@ pub struct Results {
     pub samples: Vec<Sample>,
 }
 
-/// Measures, writes the results and the document.
+/// Measures, writes the results and the document. They are written after each run, of the runs so far.
 pub async fn run(options: &Options) -> Outcome<()> {
-    let results = measure(options).await?;
-    let folder = options.docs.join("benchmark");
-    fs::create_dir_all(&folder)?;
-    let file = folder.join("results.json");
-    fs::write(&file, serde_json::to_string_pretty(&results)? + "\n")?;
-    report::write(&results, &options.docs)?;
+    let mut results = measure(options).await?;
+    results.write(options)?;
     println!("{}", report::summary(&results));
-    println!(
-        "written: {} and what it is made of, {}",
-        options.docs.join("benchmark.md").display(),
-        folder.display()
-    );
+    let (document, folder) = (options.docs.join("benchmark.md"), options.docs.join("benchmark"));
+    println!("written: {}, made of what is in {}", document.display(), folder.display());
     Ok(())
 }
 
@@ -49,36 +42,53 @@ pub fn retell(options: &Options) -> Outcome<()> {
     report::write(&serde_json::from_str(&text)?, &options.docs)
 }
 
-pub async fn measure(options: &Options) -> Outcome<Results> {
-    let begun = Instant::now();
-    let server = Server::start(&options.templates).await?;
+impl Results {
+    fn write(&mut self, options: &Options) -> Outcome<()> {
+        let folder = options.docs.join("benchmark");
+        fs::create_dir_all(&folder)?;
+        let text = serde_json::to_string_pretty(&self)? + "\n";
+        fs::write(folder.join("results.json"), text)?;
+        report::write(self, &options.docs)
+    }
+}
+
+async fn begin(server: &Server, options: &Options) -> Outcome<Results> {
     let mut versions = Vec::new();
     for template in &options.templates {
-        versions.push(templates::version(&server, *template).await?);
+        versions.push(templates::version(server, *template).await?);
     }
     versions.extend(std::env::var("BENCH_PACKAGES"));
     let settings = server.settings().await?;
-    let mut machine = machine::look(&server, versions, settings);
+    Ok(Results {
+        machine: machine::look(server, versions, settings),
+        seconds: options.seconds,
+        runs: 0,
+        cells: options.cells.clone(),
+        samples: Vec::new(),
+    })
+}
+
+async fn measure(options: &Options) -> Outcome<Results> {
+    let begun = Instant::now();
+    let server = Server::start(&options.templates).await?;
+    let mut results = begin(&server, options).await?;
     let steps = steps(options);
     let mut progress = Progress::new(&steps, options);
-    let mut samples = Vec::new();
-    for step in steps {
-        progress.begin(&step);
+    for (place, step) in steps.iter().enumerate() {
+        progress.begin(step);
         let start = Instant::now();
-        let sample = work::turn(&server, options, step)
+        let sample = work::turn(&server, options, *step)
             .await
             .map_err(|error| format!("{step:?}: {error:?}"))?;
         progress.end(start.elapsed(), &said(&sample));
-        samples.push(sample);
+        results.samples.push(sample);
+        if steps.get(place + 1).is_none_or(|next| next.run > step.run) {
+            results.runs = step.run + 1;
+            results.machine.took = begun.elapsed().as_secs();
+            results.write(options)?;
+        }
     }
-    machine.took = begun.elapsed().as_secs();
-    Ok(Results {
-        machine,
-        seconds: options.seconds,
-        runs: options.runs,
-        cells: options.cells.clone(),
-        samples,
-    })
+    Ok(results)
 }
 
 /// A turn in one line.

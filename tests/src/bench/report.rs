@@ -4,6 +4,7 @@ pub mod machine;
 mod plot;
 pub mod ratio;
 mod table;
+mod why;
 mod words;
 
 use std::fs;
@@ -34,11 +35,9 @@ pub fn write(results: &Results, docs: &Path) -> Outcome<()> {
     Ok(())
 }
 
-/// Runs of which a median says something; a run of `make bench` that is ended early has made fewer.
-const ENOUGH: usize = 3;
-
+/// Of all cells at full length; the README repeats nothing less.
 fn is_whole(results: &Results) -> bool {
-    results.seconds == SECONDS && results.runs >= ENOUGH && results.cells == Cell::ALL
+    results.seconds == SECONDS && results.cells == Cell::ALL
 }
 
 /// The text with the lines in their place.
@@ -58,15 +57,17 @@ pub fn summary(results: &Results) -> String {
 
 fn document(results: &Results) -> String {
     let mut text = format!(
-        "# Benchmark\n\nWritten by `make bench` on {}, commit `{}`; never by hand. {}\n\n## In short\n\n{BEGIN}\n{}{END}\n\n{}\n",
+        "# Benchmark\n\nWritten by `make bench` on {}, commit `{}`, {} runs; never by hand. {}\n\n## In short\n\n{BEGIN}\n{}{END}\n\n{}{}",
         results.machine.date,
         results.machine.commit,
+        results.runs,
         if is_whole(results) {
             ""
         } else {
-            "**This is a try: shortened, or not all of it.**"
+            "**This is a try: turns are shortened, or some are left out.**"
         },
         ratio::lines(results),
+        why::missed(results),
         words::IN_SHORT,
     );
     text += &format!("\n## Where and with what\n\n{}", table::machine(results));

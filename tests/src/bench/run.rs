@@ -31,8 +31,15 @@ pub async fn run(options: &Options) -> Outcome<()> {
     let mut results = measure(options).await?;
     results.write(options)?;
     println!("{}", report::summary(&results));
-    let (document, folder) = (options.docs.join("benchmark.md"), options.docs.join("benchmark"));
-    println!("written: {}, made of what is in {}", document.display(), folder.display());
+    let (document, folder) = (
+        options.docs.join("benchmark.md"),
+        options.docs.join("benchmark"),
+    );
+    println!(
+        "written: {}, made of what is in {}",
+        document.display(),
+        folder.display()
+    );
     Ok(())
 }
 

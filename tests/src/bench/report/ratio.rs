@@ -6,14 +6,14 @@ use super::super::sample::{Middle, Sample};
 use super::super::side::Side;
 
 /// A target: this many times what the peer does.
-struct Target {
+pub struct Target {
     what: &'static str,
-    cell: Cell,
-    peer: Side,
-    at_least: f64,
+    pub cell: Cell,
+    pub peer: Side,
+    pub at_least: f64,
 }
 
-const TARGETS: [Target; 4] = [
+pub const TARGETS: [Target; 4] = [
     Target {
         what: "claim and complete, 100 a call",
         cell: Cell::Drain100,

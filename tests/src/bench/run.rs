@@ -46,7 +46,11 @@ pub async fn run(options: &Options) -> Outcome<()> {
 /// Makes the document anew from results that were written before.
 pub fn retell(options: &Options) -> Outcome<()> {
     let text = fs::read_to_string(options.docs.join("benchmark/results.json"))?;
-    report::write(&serde_json::from_str(&text)?, &options.docs)
+    let mut results: Results = serde_json::from_str(&text)?;
+    if let Ok(note) = std::env::var("BENCH_NOTE") {
+        results.machine.note = note;
+    }
+    results.write(options)
 }
 
 impl Results {

@@ -22,6 +22,9 @@ pub struct Machine {
     pub date: String,
     pub settings: Vec<(String, String)>,
     pub niceness: i32,
+    /// What else whoever ran it wants to be known: the variable `BENCH_NOTE`.
+    #[serde(default)]
+    pub note: String,
     /// Seconds of the whole run.
     pub took: u64,
 }
@@ -48,6 +51,7 @@ pub fn look(server: &Server, versions: Vec<String>, settings: Vec<(String, Strin
         date: said(Command::new("date").args(["-u", "+%Y-%m-%d %H:%M UTC"])),
         settings,
         niceness: rustix::process::getpriority_process(None).unwrap_or_default(),
+        note: std::env::var("BENCH_NOTE").unwrap_or_default(),
         took: 0,
     }
 }

@@ -22,7 +22,7 @@ pub fn machine(results: &Results) -> String {
     format!(
         "{} cores of {}, {:.0} GiB of memory, {}, Linux {}. `pg_test_fsync` on the directory of the server: {} \
          fdatasync a second. Server and the program that measures share the machine, at niceness {}. The run took \
-         {} min {} s.\n\nVersions, as each says itself:\n\n{versions}\nSettings that are not Postgres' defaults, for all \
+         {} min {} s.{}\n\nVersions, as each says itself:\n\n{versions}\nSettings that are not Postgres' defaults, for all \
          sides the same:\n\n```text\n{settings}```\n",
         machine.cores,
         machine.processor,
@@ -33,6 +33,11 @@ pub fn machine(results: &Results) -> String {
         machine.niceness,
         machine.took / 60,
         machine.took % 60,
+        if machine.note.is_empty() {
+            String::new()
+        } else {
+            format!(" {}", machine.note)
+        },
     )
 }
 

@@ -1,7 +1,9 @@
 //! Where a run took place, and with what.
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +16,7 @@ pub struct Machine {
     pub memory_gib: f64,
     pub system: String,
     pub kernel: String,
-    /// What `pg_test_fsync` says of fdatasync, in operations a second.
+    /// How often a second a page can be written and brought to disk.
     pub fdatasync: String,
     /// postroom, pgmq, PGQ, Postgres: as far as they took part.
     pub versions: Vec<String>,
@@ -79,17 +81,17 @@ fn said(command: &mut Command) -> String {
 
 /// In the directory of the server's own files, which is where it matters.
 fn fdatasync(server: &Server) -> String {
-    let file = server.cluster.host().join("fsync-test");
-    let output = said(
-        server
-            .cluster
-            .program("pg_test_fsync")
-            .args(["-s", "1", "-f"])
-            .arg(&file),
-    );
-    let line = output
-        .lines()
-        .find(|line| line.trim_start().starts_with("fdatasync"));
-    let words: Vec<&str> = line.unwrap_or_default().split_whitespace().collect();
-    words.get(1).copied().unwrap_or("?").to_string()
+    const LENGTH: Duration = Duration::from_millis(500);
+    let path = server.cluster.host().join("fdatasync");
+    let times = fs::File::create(&path).and_then(|file| {
+        let (start, mut times) = (Instant::now(), 0_u32);
+        while start.elapsed() < LENGTH {
+            file.write_all_at(&[0; 8192], 0)?;
+            file.sync_data()?;
+            times += 1;
+        }
+        Ok(f64::from(times) / start.elapsed().as_secs_f64())
+    });
+    let _ = fs::remove_file(path);
+    times.map_or_else(|error| error.to_string(), |times| format!("{times:.0}"))
 }

@@ -20,8 +20,8 @@ pub fn machine(results: &Results) -> String {
         .map(|version| format!("* {}\n", version.trim()))
         .collect();
     format!(
-        "{} cores of {}, {:.0} GiB of memory, {}, Linux {}. `pg_test_fsync` on the directory of the server: {} \
-         fdatasync a second. Server and the program that measures share the machine, at niceness {}. The run took \
+        "{} cores of {}, {:.0} GiB of memory, {}, Linux {}. A page written and brought to disk by fdatasync, before the runs: \
+         {} times a second. Server and the program that measures share the machine, at niceness {}. The run took \
          {} min {} s.{}\n\nVersions, as each says itself:\n\n{versions}\nSettings that are not Postgres' defaults, for all \
          sides the same:\n\n```text\n{settings}```\n",
         machine.cores,

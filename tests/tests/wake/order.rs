@@ -77,6 +77,14 @@ async fn store_after_a_rolled_back_savepoint_is_announced_and_rings() {
     producer.run("COMMIT").await;
     assert_eq!(sleeper.hears().await, "outbox");
     assert_eq!(sleeper.worker.work_off(1).await, ["stays"]);
+    // The other way round: the mark comes behind the store.
+    producer.run("BEGIN; SAVEPOINT a").await;
+    producer.run(&send_sql("s", &["gone"])).await;
+    producer.run("ROLLBACK TO a").await;
+    producer.run(&send_sql("s", &["too"])).await;
+    assert_eq!(sleeper.mark().await, 0);
+    producer.run("COMMIT").await;
+    assert_eq!(sleeper.worker.work_off(1).await, ["too"]);
     db.assert_sound().await;
 }
 

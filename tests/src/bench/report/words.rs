@@ -68,7 +68,11 @@ pub fn where_it_goes(cell: Cell) -> &'static str {
     }
 }
 
-pub const IN_SHORT: &str = "Ratios are those of the medians; in brackets the least and the most of the runs, each with the turn of the same run.
+pub const IN_SHORT: &str = "A ratio is that of two turns of the same run, of which the median, the least and the most are given: what disturbs the
+machine disturbs both alike, if not always equally. A target counts as met if that and the ratio of the medians say so. Processor
+time, of server and client, is what a busy machine disturbs least. Where a peer completed nothing, the ratio is a bound: as if the
+batches in the hands of its workers had been completed at the last moment.
+
 PGQ is not a rival but a mark to aim at. It keeps no state for a message: a consumer moves a cursor from tick to tick over an
 append-only log that is emptied by TRUNCATE, so ending a message costs nothing. What it does not have is the price: no second
 consumer may share the work in order, a failed message goes to the end, and a batch ends as a whole.

@@ -168,10 +168,7 @@ fn line(
             wanted.map(|w| verdict(w, least, least)),
         )
     };
-    let processor = match (micros(results, cell, us), micros(results, cell, peer)) {
-        (Some(ours), Some(theirs)) => format!("{:.2}", theirs / ours),
-        _ => "–".into(),
-    };
+    let processor = in_processor_time(results, cell, us, peer);
     let side = |side: Side, rate: f64| format!("{} {}", side.name(), thousands(rate));
     format!(
         "| {what} | {} | {} | {said} | {processor} | {} |\n",
@@ -179,6 +176,13 @@ fn line(
         side(peer, theirs.median),
         verdict.unwrap_or_default()
     )
+}
+
+fn in_processor_time(results: &Results, cell: Cell, us: Side, peer: Side) -> String {
+    match (micros(results, cell, us), micros(results, cell, peer)) {
+        (Some(ours), Some(theirs)) => format!("{:.2}", theirs / ours),
+        _ => "–".into(),
+    }
 }
 
 /// 1,234,567

@@ -7,7 +7,7 @@ mod postroom;
 pub mod templates;
 
 use serde::{Deserialize, Serialize};
-use tokio_postgres::{Client, NoTls, Row};
+use tokio_postgres::{Client, Row};
 use uuid::Uuid;
 
 use super::Outcome;
@@ -198,11 +198,6 @@ impl Actor {
             Kind::Postroom(calls) => calls.deregister(&self.client).await,
             _ => Ok(()),
         }
-    }
-
-    /// Ends the call under way, if there is one.
-    pub async fn cancel(&self) -> Outcome<()> {
-        Ok(self.client.cancel_token().cancel_query(NoTls).await?)
     }
 
     /// Whatever a side needs from time to time besides its workers; PGQ's ticks.

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use tokio_postgres::NoTls;
+
 use super::{Tally, Turn, deadline};
 use crate::bench::Outcome;
 use crate::bench::sample::Sample;
 use crate::bench::server::STREAMS;
-use crate::bench::side::{Actor, Side};
+use crate::bench::side::{Actor, Side, Taken};
 
 const WORKERS: usize = 4;
 /// The backlog without order.
@@ -81,11 +83,9 @@ async fn work(
     let mut tally = Tally::default();
     while progress.done.load(Ordering::Relaxed) < progress.total {
         let start = Instant::now();
-        let Ok(taken) = tokio::time::timeout_at(end, worker.take(batch)).await else {
-            worker.cancel().await?;
+        let Some(taken) = take_until(&mut worker, batch, end).await? else {
             break;
         };
-        let taken = taken?;
         tally.times.push(start.elapsed().as_secs_f64());
         if taken.count == 0 {
             tokio::time::sleep(PAUSE).await;
@@ -98,6 +98,29 @@ async fn work(
         progress.done.fetch_add(count, Ordering::Relaxed);
     }
     Ok((worker, tally))
+}
+
+/// Takes a batch, or cancels the call when time is up: again and again, for a cancellation that arrives
+/// before its call does is lost.
+async fn take_until(
+    worker: &mut Actor,
+    batch: i32,
+    end: tokio::time::Instant,
+) -> Outcome<Option<Taken>> {
+    if tokio::time::Instant::now() >= end {
+        return Ok(None);
+    }
+    let cancel = worker.client.cancel_token();
+    let mut taking = std::pin::pin!(worker.take(batch));
+    if let Ok(taken) = tokio::time::timeout_at(end, &mut taking).await {
+        return taken.map(Some);
+    }
+    loop {
+        cancel.cancel_query(NoTls).await?;
+        if tokio::time::timeout(PAUSE * 50, &mut taking).await.is_ok() {
+            return Ok(None);
+        }
+    }
 }
 
 impl Progress {

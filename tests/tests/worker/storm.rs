@@ -28,19 +28,24 @@ async fn storm_of_rings_costs_what_one_ring_costs() {
         instance.simple()
     );
     let mut costs = Vec::new();
+    let mut storm = Duration::ZERO;
     for rings in [1, 1000] {
         let before = claims(&db);
+        let begun = Instant::now();
         db.admin()
             .run(&format!(
                 "DO $$ BEGIN FOR i IN 1..{rings} LOOP {ring}; END LOOP; END $$"
             ))
             .await;
+        storm = begun.elapsed();
         asleep(&db).await;
         costs.push(claims(&db) - before);
     }
-    println!("claims after one ring and after a thousand: {costs:?}");
+    // A worker that is awake polls on at its usual pause for as long as the storm lasts.
+    let polls = storm.as_millis() as usize / 250;
+    println!("claims after one ring and after a thousand in {storm:?}: {costs:?}");
     assert!(costs[0] >= 1, "{costs:?}");
-    assert!(costs[1] <= costs[0] + 1, "{costs:?}");
+    assert!(costs[1] <= costs[0] + 1 + polls, "{costs:?} in {storm:?}");
     finish(&db, running).await;
 }
 

@@ -26,7 +26,9 @@ async fn backlog_of_a_million_costs_a_claim_no_more_than_a_thousand() {
     let small = cost_with(1_000, 1_000).await;
     let large = cost_with(size(1_000_000), 1_000).await;
     assert_flat("claim", small.0, large.0, 1_500);
-    assert_flat("complete", small.1, large.1, 1_000);
+    // Ids are looked up one by one, in an index that has grown by a level or two.
+    assert!(large.1.buffers <= 1_000, "complete: {:?}", large.1);
+    assert!(large.1.bytes < 20_000, "complete: {:?}", large.1);
 }
 
 #[tokio::test]

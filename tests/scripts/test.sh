@@ -47,13 +47,15 @@ clients() {
 }
 # Programs of other languages; the extension is where the stage before has put it.
 languages() { env "PG_CONFIG=$(pg_config "$1")" "POSTROOM_CLIENTS=$POSTROOM_CACHE/clients" cargo test "${crates[@]}" --test languages -- --ignored; }
-# The library of this version under the catalog of the release before: what worked goes on working.
+# The library of this version under the catalog of the release before: what worked goes on working. The
+# view of fences was not there yet.
 old_catalog() {
     local version old
     version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
     old=$(printf '%s\n' sql/install/*.sql | grep -vF -- "--$version.sql" | sort -V | tail -n 1 | sed 's/.*--\(.*\)\.sql/\1/')
     env "PG_CONFIG=$(pg_config "$1")" "POSTROOM_CATALOG=$old" cargo test "${crates[@]}" --no-fail-fast \
-        --test batch --test claim --test event --test inbox --test instance --test lane --test order --test outbox --test position --test retry
+        --test batch --test claim --test event --test inbox --test instance --test lane --test order --test outbox --test position --test retry \
+        -- --skip fence::
 }
 # Each version has the extension by then.
 restores() { env "POSTROOM_VERSIONS=$majors" "PG_CONFIG=$(pg_config "${majors%% *}")" cargo test "${crates[@]}" --test restore versions; }

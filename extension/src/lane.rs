@@ -17,6 +17,7 @@ use crate::datum::Instant;
 use crate::error::Result;
 use crate::lock;
 use crate::plan::{self, arg};
+use crate::position;
 use crate::queue::Queue;
 use low::Low;
 use pgrx::datum::Uuid;
@@ -52,7 +53,7 @@ INSERT INTO postroom.member (queue, consumer_id, instance_id, seen_at, lowest_cl
 VALUES ($1, $2, $3, $4, $5)
     ON CONFLICT (queue, consumer_id, instance_id)
     DO UPDATE SET seen_at = EXCLUDED.seen_at, lowest_claim = EXCLUDED.lowest_claim";
-const LAST_CLAIM: &str = "SELECT last_value FROM postroom.claim_id";
+
 #[derive(Clone)]
 pub struct Lane {
     pub lane: i16,
@@ -130,10 +131,7 @@ impl<'a> Roster<'a> {
             Some(member) if member.seen_at.plus_micros(third) >= self.now => return Ok(()),
             Some(_) => match lowest_own_claim {
                 Some(claim_id) => claim_id,
-                None => plan::rows(LAST_CLAIM, &[], |row| row.must(1))?
-                    .first()
-                    .copied()
-                    .unwrap_or(0),
+                None => position::last_drawn("postroom.claim_id")?,
             },
             None => 0,
         };

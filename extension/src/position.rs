@@ -19,9 +19,10 @@ use protocol::Ground;
 use std::cell::Cell;
 use std::thread::LocalKey;
 
-const LAST_NUMBER: &str = "
-SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END
-  FROM postroom.sequence_order";
+// $1: sequence. Never SELECT last_value: such a read takes no lock on the page, and while a draw is being
+// logged the row says 32 more than was drawn. A reader would pass numbers that are still to come.
+const LAST_DRAWN: &str = "
+SELECT COALESCE(pg_catalog.pg_sequence_last_value($1::pg_catalog.regclass), 0)";
 
 // $1: how many
 const DRAW: &str = "
@@ -60,7 +61,7 @@ impl Ground for Server {
     type Error = Error;
 
     fn last_number(&mut self) -> Result<i64> {
-        last_number()
+        last_drawn("postroom.sequence_order")
     }
 
     fn least_announced(&mut self) -> Result<Option<i64>> {
@@ -108,12 +109,13 @@ pub fn settled() -> Result<i64> {
     protocol::settled(&mut Server(Kind::Storer))
 }
 
-fn last_number() -> Result<i64> {
-    let found = plan::rows(LAST_NUMBER, &[], |row| row.must(1))?;
+/// The last number that anyone drew from a sequence, whatever became of it; 0 if nobody has.
+pub fn last_drawn(sequence: &'static str) -> Result<i64> {
+    let found = plan::rows(LAST_DRAWN, &[arg(sequence)], |row| row.must(1))?;
     found
         .first()
         .copied()
-        .ok_or_else(|| Error::Bug("the number sequence is empty".into()))
+        .ok_or_else(|| Error::Bug("a sequence has no last number".into()))
 }
 
 /// Refuses isolation levels whose snapshot is older than the locks a call takes.

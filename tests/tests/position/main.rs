@@ -7,6 +7,7 @@ mod order;
 mod pause;
 mod reader;
 mod savepoint;
+mod sequence;
 
 use postroom_tests::{Database, Session};
 

@@ -62,7 +62,7 @@ pub fn where_it_goes(cell: Cell) -> &'static str {
             "Most of what postroom does beyond the INSERT is its second index, over lanes, the arrays taken apart and put together again, and the ids."
         }
         Cell::Drain100 | Cell::Drain1000 => {
-            "By profile, postroom's time goes, in this order, into the DELETE by id (a descent of a unique index each), the scan of lanes with the messages' bodies (each lane's messages lie scattered over the table), the oldest message of every lane (a descent each, so it weighs more the smaller the batch), the row of the claim, and, as for everybody, turning jsonb into text, the wire, and two commits."
+            "By a profile (perf and pg_stat_statements) postroom's time goes into the DELETE by id (a descent of a unique index each), the scan of lanes with the messages' bodies (each lane's messages lie scattered over the table), the oldest message of every lane (a descent each, so it weighs more the smaller the batch), the row of the claim, and, as for everybody, turning jsonb into text, the wire, and two commits."
         }
         _ => "",
     }
